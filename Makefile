@@ -1,0 +1,36 @@
+# Everything from a bare checkout with Python 3.11 or newer: a virtual environment in .venv, nothing outside it.
+PYTHON ?= python3
+BIN := .venv/bin
+
+.PHONY: install demo test lint tables bench clean
+
+install: .venv/installed
+
+.venv/installed: pyproject.toml constraints.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt torch==2.13.0
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt hatchling editables
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt \
+		--no-build-isolation --editable '.[dev]'
+	touch $@
+
+demo: install  ## one seed of the rows of Table 2, beside print; about 3 minutes
+	$(BIN)/engram reproduce table2 --seeds 1 --skip gem dgr rtf --results runs/demo
+
+test: install lint  ## what CI runs
+	$(BIN)/python -m pytest
+
+lint: install
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+tables: install  ## the published tables beside ours, from the committed records
+	for table in table2 table3 table4; do $(BIN)/engram compare $$table; done
+
+bench: install
+	$(BIN)/engram bench
+
+clean:
+	rm -rf .venv build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache

@@ -1,0 +1,150 @@
+"""Speed and memory on this machine, as ratios taken in one run."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import torch
+
+from engram.experiments.run import settle
+from engram.experiments.spec import Spec
+from engram.learning.learner import Learner
+from engram.learning.train import backward, new_learner
+from engram.nets.mlp import MLPNet
+from engram.paper.presets import preset
+from engram.scenarios.task import Task
+
+ROUNDS, STEPS = 5, 60
+
+
+def bench(scenario: str = "split-mnist/class", method: str = "adam") -> dict[str, Any]:
+    """All figures: step time, its share of unavoidable matrix products, the DataLoader loop's ratio, peak memory."""
+    settle(threads=1)
+    spec = preset(scenario, method)
+    found = {"scenario": scenario, "method": method, **step_and_products(spec)}
+    found |= against_dataloader(spec, found["step_ms"])
+    found["peak_mb"] = peak_of(scenario, method)
+    return found
+
+
+def step_and_products(spec: Spec) -> dict[str, Any]:
+    """A training step, and the matrix products that it cannot avoid, timed in turns."""
+    learner, task, step = stepper(spec)
+    with task.train.opened(load=True):
+        products = unavoidable(learner, spec.training.batch)
+        best_step = best_products = float("inf")
+        for _ in range(ROUNDS):
+            step_time, product_time = in_turns(step, products)
+            best_step, best_products = min(best_step, step_time), min(best_products, product_time)
+    return {
+        "step_ms": 1000 * best_step,
+        "products_ms": 1000 * best_products,
+        "gemm_share": best_products / best_step,
+    }
+
+
+def stepper(spec: Spec) -> tuple[Learner, Task, Callable[[], None]]:
+    """A learner on its first task, and one step of it, drawing its batch included."""
+    tasks = spec.scenario.deal(spec.seed)
+    method = type(spec.method)()
+    learner = new_learner(tasks, method, spec.net, spec.training, spec.seed, torch.device("cpu"))
+    task = method.curriculum(tasks)[0]
+    method.begin_task(learner, task)
+    data = method.data(task)
+
+    def step() -> None:
+        batch = data.batch(torch.randint(len(data), (spec.training.batch,)))
+        backward(learner, method, batch)
+        method.adjust_gradients(learner, batch)
+        learner.optimizer.step()
+        method.after_step(learner)
+
+    return learner, task, step
+
+
+def in_turns(first: Callable[[], None], second: Callable[[], None]) -> tuple[float, float]:
+    """Mean seconds of each, one call of one after one of the other: both see the caches that the other left."""
+    one = two = 0.0
+    for _ in range(STEPS):
+        start = time.perf_counter()
+        first()
+        middle = time.perf_counter()
+        second()
+        one, two = one + middle - start, two + time.perf_counter() - middle
+    return one / STEPS, two / STEPS
+
+
+def unavoidable(learner: Learner, batch: int) -> Callable[[], None]:
+    """Forward, weight-gradient and input-gradient products of an MLP, none into the image, outputs pre-allocated."""
+    assert isinstance(learner.net, MLPNet)
+    weights = [layer.weight.detach() for layer in learner.net.layers]
+    inputs = [torch.randn(batch, w.shape[1]) for w in weights]
+    outputs = [torch.randn(batch, w.shape[0]) for w in weights]
+    results = [torch.empty(batch, w.shape[0]) for w in weights]
+    weight_gradients = [torch.empty_like(w) for w in weights]
+    input_gradients = [torch.empty_like(a) for a in inputs]
+
+    @torch.no_grad()
+    def products() -> None:
+        for a, w, out in zip(inputs, weights, results, strict=True):
+            torch.mm(a, w.t(), out=out)
+        for i in reversed(range(len(weights))):
+            torch.mm(outputs[i].t(), inputs[i], out=weight_gradients[i])
+            if i:
+                torch.mm(outputs[i], weights[i], out=input_gradients[i])
+
+    return products
+
+
+def against_dataloader(spec: Spec, step_ms: float) -> dict[str, Any]:
+    """How many times longer a step of the plain DataLoader loop takes (None where that loop is not installed)."""
+    plain = yardstick("dataloader")
+    if plain is None:
+        return {"dataloader_ms": None, "dataloader_ratio": None}
+    (images,) = spec.scenario.images
+    sizes = (1024, *spec.net.hidden, images.n_classes)
+    net = plain.mlp(sizes)
+    optimizer = torch.optim.Adam(net.parameters(), lr=spec.training.lr)
+    times = []
+    for _ in range(2):
+        start = time.perf_counter()
+        steps = plain.train(net, plain.loader(images.x_train, images.y_train, 2), optimizer, 2)
+        times.append((time.perf_counter() - start) / steps)
+    return {"dataloader_ms": 1000 * min(times), "dataloader_ratio": 1000 * min(times) / step_ms}
+
+
+def yardstick(name: str) -> ModuleType | None:
+    """A module of `benchmarks/`: beside the package in a checkout, inside it in a wheel."""
+    package = Path(__file__).parent
+    for folder in (package / "benchmarks", package.parent / "benchmarks"):
+        path = folder / f"{name}.py"
+        if path.exists():
+            spec = importlib.util.spec_from_file_location(f"engram_benchmarks_{name}", path)
+            assert spec is not None
+            assert spec.loader is not None
+            module = importlib.util.module_from_spec(spec)
+            spec.loader.exec_module(module)
+            return module
+    return None
+
+
+def peak_of(scenario: str, method: str) -> float:
+    """Megabytes that a whole run holds at most, in a process of its own; a short one, since all is loaded at once."""
+    code = (
+        "import json, dataclasses\n"
+        "from engram.experiments.run import run_spec\n"
+        "from engram.paper.presets import preset\n"
+        f"spec = preset({scenario!r}, {method!r})\n"
+        "spec = dataclasses.replace(spec, training=dataclasses.replace(spec.training, steps=30))\n"
+        "print(json.dumps(run_spec(spec).environment['peak_mb']))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return float(json.loads(done.stdout))

@@ -1,0 +1,78 @@
+"""The command line. Each command imports what it needs, so that help and tables answer without torch."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Callable, Sequence
+
+COMMANDS: dict[str, tuple[str, str]] = {
+    "run": ("run", "train a method on a scenario and record what came of it"),
+    "reproduce": ("tables", "make the runs of a published table that are not recorded yet"),
+    "compare": ("tables", "our numbers beside the published ones, with verdicts, from the records"),
+    "describe": ("look", "a scenario's tasks, its kind as read off the data, the floor that forgetting leaves"),
+    "ls": ("look", "methods, scenarios, datasets or tables"),
+    "data": ("look", "fetch image sets, and say where they are"),
+    "bench": ("bench", "speed and memory on this machine"),
+}
+"""Command → module with a function of its name, and what it does."""
+
+HELP = """usage: engram COMMAND [--help]
+
+engram evaluates continual learning: it turns image sets into task sequences, trains any method on them under
+one protocol, and says how much was forgotten and whether the numbers agree with the published ones.
+
+commands:
+{commands}
+
+for example:
+  engram run split-mnist/class adam          10 seconds: a recorded run, with its accuracies and its floor
+  engram run split-mnist/task adagrad --help every value that can be set, its default, and where that comes from
+  engram describe permuted-mnist/domain      what changes between its tasks
+  engram compare table2                      the paper's Table 2 beside ours
+"""
+
+
+class WrongCallError(ValueError):
+    """The call or the data were wrong, and nothing ran."""
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Entry point. Exit status: 0 done, 1 a run failed or diverged, 2 the call or the data were wrong."""
+    argv = list(sys.argv[1:] if arguments is None else arguments)
+    try:
+        sys.exit(dispatch(argv))
+    except KeyboardInterrupt:
+        print("\nengram: stopped; the same command goes on where it was", file=sys.stderr)
+        sys.exit(130)
+    except BrokenPipeError:  # a pager or head was closed: not an error of ours
+        sys.stderr.close()
+        sys.exit(0)
+
+
+def dispatch(argv: list[str]) -> int:
+    if not argv or argv[0] in ("-h", "--help", "help"):
+        print(HELP.format(commands="\n".join(f"  {name:<11}{what}" for name, (_, what) in COMMANDS.items())))
+        return 0
+    if argv[0] == "--version":
+        from engram import __version__
+
+        print(f"engram {__version__}")
+        return 0
+    if argv[0] not in COMMANDS:
+        import difflib
+
+        near = difflib.get_close_matches(argv[0], COMMANDS, n=1)
+        hint = f"did you mean {near[0]}? " if near else ""
+        return refuse(f"command {argv[0]!r} is unknown; {hint}choose from {', '.join(COMMANDS)}")
+    module = importlib.import_module(f"engram.cli.{COMMANDS[argv[0]][0]}")
+    command: Callable[[list[str]], int] = getattr(module, argv[0])
+    try:
+        return command(argv[1:])
+    except WrongCallError as error:
+        return refuse(str(error))
+
+
+def refuse(message: str) -> int:
+    print(f"engram: {message}", file=sys.stderr)
+    return 2

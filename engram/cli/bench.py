@@ -1,0 +1,48 @@
+"""`engram bench`: speed and memory on this machine."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+
+import tyro
+
+from engram.cli import WrongCallError
+from engram.cli.options import parse
+from engram.cli.screen import OUT
+
+
+@dataclass
+class BenchOptions:
+    """Measures a training step against the matrix products that it cannot avoid and against a DataLoader loop."""
+
+    scenario: tyro.conf.Positional[str] = "split-mnist/class"
+    """Scenario whose preset is measured."""
+    method: tyro.conf.Positional[str] = "adam"
+    """Method whose preset is measured."""
+    json: bool = False
+    """Print JSON."""
+
+
+def bench(arguments: list[str]) -> int:
+    """The command."""
+    options = parse(BenchOptions, arguments, "engram bench")
+    from engram import bench as measure
+
+    try:
+        found = measure.bench(options.scenario, options.method)
+    except ValueError as error:
+        raise WrongCallError(str(error)) from error
+    if options.json:
+        print(json.dumps(found))
+        return 0
+    OUT.print(
+        f"{found['scenario']} {found['method']}, one thread\n"
+        f"  a step                     {found['step_ms']:.2f} ms\n"
+        f"  of which matrix products   {found['products_ms']:.2f} ms, a share of {found['gemm_share']:.2f}\n"
+        f"  a plain DataLoader loop    {found['dataloader_ms']:.1f} ms a step, {found['dataloader_ratio']:.1f} times as long\n"
+        f"  peak memory of a run       {found['peak_mb']:.0f} MB"
+        if found["dataloader_ms"] is not None
+        else f"{found}"
+    )
+    return 0

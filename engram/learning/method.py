@@ -1,0 +1,59 @@
+"""What a learner does against forgetting: the hooks. The base class is plain training."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from torch import Tensor, nn
+
+from engram.learning.learner import Learner
+from engram.scenarios.task import Batch, Data, Task, Tasks
+
+
+@dataclass
+class Method:
+    """Plain training. A method overrides what it does differently; its fields are its hyper-parameters."""
+
+    kept: ClassVar[tuple[str, ...]] = ()
+    """Attributes that live across a boundary: checkpoints and the ledger read them here."""
+    working: ClassVar[tuple[str, ...]] = ()
+    """Attributes held beside them while training (teachers, path integrals); derived, so not in checkpoints."""
+    needs: ClassVar[frozenset[str]] = frozenset()
+    """Of {"boundaries", "task identity", "past data"}."""
+    optimizer: ClassVar[str] = "adam"
+    """The optimiser where none is asked for."""
+    checkpoints: ClassVar[str] = "task"
+    """`task`: resumable at each boundary; `epoch`: at each pass too (nothing is kept within a task)."""
+
+    def network(self, net: nn.Module, tasks: Tasks) -> nn.Module:
+        """The network to train."""
+        return net
+
+    def start(self, learner: Learner, tasks: Tasks) -> None:
+        """Once, before the first task."""
+
+    def curriculum(self, tasks: Tasks) -> Sequence[Task]:
+        """What is learned one after the other."""
+        return tasks
+
+    def begin_task(self, learner: Learner, task: Task) -> None:
+        """Before a task's first step."""
+
+    def data(self, task: Task) -> Data:
+        """What is drawn from while a task is learned."""
+        return task.train
+
+    def loss(self, learner: Learner, batch: Batch) -> Tensor:
+        """What is minimised."""
+        return learner.loss(batch)
+
+    def adjust_gradients(self, learner: Learner, batch: Batch) -> None:
+        """Between the backward pass and the optimiser's step: penalties in closed form, projections."""
+
+    def after_step(self, learner: Learner) -> None:
+        """After the optimiser's step."""
+
+    def end_task(self, learner: Learner, task: Task) -> None:
+        """After a task's last step, while its training data may still be read."""

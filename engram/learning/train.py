@@ -1,0 +1,235 @@
+"""The training loop: tasks one after the other, evaluation after each."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol
+
+import torch
+from torch import Tensor, nn
+
+from engram.learning.evaluate import Evaluation, accuracy, count_correct
+from engram.learning.learner import Learner, Training, batches
+from engram.learning.ledger import memory
+from engram.learning.method import Method
+from engram.scenarios.streams import stream
+from engram.scenarios.task import Batch, Task, Tasks
+
+CHECK_EVERY = 50
+"""Steps between two looks at whether the loss is still finite (each look waits for the device)."""
+
+
+class NetSpec(Protocol):
+    """What describes a network: `MLP` and the like."""
+
+    def build(self, shape: tuple[int, int, int], outputs: int) -> nn.Module: ...
+
+
+@dataclass
+class Progress:
+    """Where a run is; handed to `watch` now and then."""
+
+    task: int
+    """From 1, among `tasks`."""
+    tasks: int
+    step: int
+    """Steps done, of about `steps` in all."""
+    steps: int
+    loss: float
+    accuracy: list[float] | None = None
+    """Percent on each seen task: right after a task."""
+
+
+@dataclass
+class Outcome:
+    """What a run found. It is also what a checkpoint carries of the past."""
+
+    status: Literal["done", "diverged"] = "done"
+    accuracy: list[list[float]] = field(default_factory=list)
+    """accuracy[i][j]: percent on task j after task i."""
+    pooled_accuracy: float | None = None
+    """Percent over all test images together, at the end."""
+    steps: int = 0
+    seconds: float = 0.0
+    memory: dict[str, dict[str, int]] = field(default_factory=dict)
+    losses: list[float] = field(default_factory=list)
+    """Mean training loss of each task."""
+    running: tuple[float, int] = (0.0, 0)
+    """Summed loss and steps of the task at hand."""
+    curve: list[dict[str, float]] = field(default_factory=list)
+    """Accuracy within tasks, where asked for."""
+    untrained: list[float] = field(default_factory=list)
+    before: list[float] = field(default_factory=list)
+    """Percent on tasks 2 … T, untrained and just before each was learned, where asked for."""
+    resumed_after_task: int = 0
+
+
+class DivergedError(ArithmeticError):
+    """The loss is not finite any more."""
+
+
+Checkpoint = dict[str, Any]
+
+
+def train(
+    tasks: Tasks,
+    method: Method,
+    net: NetSpec,
+    training: Training,
+    *,
+    seed: int = 0,
+    device: torch.device | str = "cpu",
+    evaluation: Evaluation | None = None,
+    save: Callable[[Checkpoint], None] = lambda _: None,
+    resume: Checkpoint | None = None,
+    watch: Callable[[Progress], None] = lambda _: None,
+) -> Outcome:
+    """Trains a fresh network on the tasks and says what came of it.
+
+    `save` gets a checkpoint at each boundary; a run that is given one as `resume` goes on from there and ends
+    with the same bits. The method's state is its own object's: give each run a fresh one.
+    """
+    evaluation = evaluation or Evaluation()
+    learner = new_learner(tasks, method, net, training, seed, torch.device(device))
+    outcome = Outcome()
+    first_task = first_epoch = 0
+    if resume is not None:
+        outcome, first_task, first_epoch = restore(resume, learner, method)
+    clock = time.perf_counter() - outcome.seconds
+    curriculum = method.curriculum(tasks)
+    total = sum(training.steps_for(len(task.train)) for task in curriculum)
+
+    def checkpoint(done: int, epoch: int = 0) -> None:
+        outcome.steps, outcome.seconds = learner.steps, time.perf_counter() - clock
+        save(capture(outcome, learner, method, done, epoch))
+
+    with tasks.guarded():
+        if evaluation.forward_transfer and not outcome.untrained:
+            outcome.untrained = [accuracy(learner, task, evaluation.mask) for task in tasks[1:]]
+        for number, task in enumerate(curriculum):
+            if number < first_task:
+                continue
+            learner.task = task.index
+            if evaluation.forward_transfer and number > 0:
+                outcome.before.append(accuracy(learner, task, evaluation.mask))
+            if training.reset_optimizer and number > 0:
+                learner.new_optimizer()
+            try:
+                with task.train.opened(load=True):
+                    learn(
+                        learner, method, task, outcome, evaluation,
+                        skip=first_epoch if number == first_task else 0,
+                        each_epoch=lambda epoch, number=number: checkpoint(number, epoch),  # type: ignore[misc]
+                        watch=lambda loss, number=number: watch(  # type: ignore[misc]
+                            Progress(number + 1, len(curriculum), learner.steps, total, loss)
+                        ),
+                    )  # fmt: skip
+            except DivergedError:
+                outcome.status = "diverged"
+                break
+            counts = [count_correct(learner, past, evaluation.mask) for past in tasks[: task.index + 1]]
+            outcome.accuracy.append([100 * right / n for right, n in counts])
+            outcome.pooled_accuracy = 100 * sum(right for right, _ in counts) / sum(n for _, n in counts)
+            watch(Progress(number + 1, len(curriculum), learner.steps, total, outcome.losses[-1], outcome.accuracy[-1]))
+            outcome.memory = memory(method)
+            checkpoint(number + 1)
+    outcome.steps, outcome.seconds = learner.steps, time.perf_counter() - clock
+    return outcome
+
+
+def learn(
+    learner: Learner,
+    method: Method,
+    task: Task,
+    outcome: Outcome,
+    evaluation: Evaluation,
+    *,
+    skip: int,
+    each_epoch: Callable[[int], None],
+    watch: Callable[[float], None],
+) -> None:
+    """One task, from its first step to its last."""
+    first = learner.tasks[0]
+    method.begin_task(learner, task)
+    data = method.data(task)
+    per_pass = learner.training.passes(len(data))
+    so_far, steps = outcome.running
+    total = torch.tensor(so_far, device=learner.device)
+    for batch in batches(data, learner.training, learner.rng("shuffle"), skip):
+        total += backward(learner, method, batch)
+        method.adjust_gradients(learner, batch)
+        learner.optimizer.step()
+        method.after_step(learner)
+        learner.steps += 1
+        steps += 1
+        if steps % CHECK_EVERY == 0:
+            watch(check(total) / steps)
+        if evaluation.evaluate_every and learner.steps % evaluation.evaluate_every == 0:
+            current = accuracy(learner, task, evaluation.mask)
+            start = current if task is first else accuracy(learner, first, evaluation.mask)
+            outcome.curve.append({"step": learner.steps, "task": task.index + 1, "current": current, "first": start})
+        if method.checkpoints == "epoch" and steps % per_pass == 0:
+            outcome.running = (check(total), steps)
+            each_epoch(steps // per_pass)
+    outcome.losses.append(check(total) / max(steps, 1))
+    outcome.running = (0.0, 0)
+    method.end_task(learner, task)
+
+
+def backward(learner: Learner, method: Method, batch: Batch) -> Tensor:
+    """Fills the gradients of the method's loss and returns it; the plain loss goes by its closed form."""
+    if type(method).loss is Method.loss:
+        loss, gradients = learner.loss_and_gradients(batch)
+        for p, g in zip(learner.params, gradients, strict=True):
+            p.grad = g
+        return loss
+    loss = method.loss(learner, batch)
+    learner.optimizer.zero_grad()
+    loss.backward()  # type: ignore[no-untyped-call]
+    return loss.detach()
+
+
+def check(total: Tensor) -> float:
+    """The summed loss, which one loss that is not finite spoils for good."""
+    value = float(total)
+    if not math.isfinite(value):
+        raise DivergedError
+    return value
+
+
+def new_learner(
+    tasks: Tasks, method: Method, net: NetSpec, training: Training, seed: int, device: torch.device
+) -> Learner:
+    """A learner with a freshly drawn network."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(stream(seed, "init").initial_seed())
+        module = method.network(net.build(tasks.shape, tasks.outputs), tasks)
+    learner = Learner(module, tasks, training, seed, device)
+    method.start(learner, tasks)
+    return learner
+
+
+def capture(outcome: Outcome, learner: Learner, method: Method, task: int, epoch: int) -> Checkpoint:
+    """All that a run needs to go on after `task` tasks and `epoch` passes over the next."""
+    return {
+        "task": task,
+        "epoch": epoch,
+        "net": learner.net.state_dict(),
+        "optimizer": learner.optimizer.state_dict(),
+        "method": {name: getattr(method, name) for name in method.kept},
+        "outcome": {name: value for name, value in vars(outcome).items() if name != "resumed_after_task"},
+    }
+
+
+def restore(checkpoint: Checkpoint, learner: Learner, method: Method) -> tuple[Outcome, int, int]:
+    """Puts a checkpoint's state back; (what was found so far, tasks done, passes done over the next)."""
+    learner.net.load_state_dict(checkpoint["net"])
+    learner.optimizer.load_state_dict(checkpoint["optimizer"])
+    for name, value in checkpoint["method"].items():
+        setattr(method, name, value)
+    outcome = Outcome(**checkpoint["outcome"], resumed_after_task=checkpoint["task"])
+    learner.steps = outcome.steps
+    return outcome, checkpoint["task"], checkpoint["epoch"]

@@ -1,0 +1,10 @@
+"""Plain training with Adam: the paper's first baseline."""
+
+from dataclasses import dataclass
+
+from engram.learning.method import Method
+
+
+@dataclass
+class Adam(Method):
+    """Plain training with Adam, whose state is never reset. Paper row: "Adam" of all tables."""

@@ -1,0 +1,20 @@
+"""Training on all tasks at once: the upper bound."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from engram.learning.method import Method
+from engram.scenarios.task import Task, Tasks, pooled
+
+
+@dataclass
+class Offline(Method):
+    """One training on the union of all tasks. Paper row: "Offline (upper bound)" of tables 2 and 3."""
+
+    needs = frozenset({"past data"})
+    checkpoints = "epoch"
+
+    def curriculum(self, tasks: Tasks) -> Sequence[Task]:
+        return [pooled(tasks)]

@@ -1,0 +1,81 @@
+"""The multi-layer perceptron, with its gradients in closed form."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import linear
+
+Heads = Literal["random", "zero"]
+
+
+@dataclass(frozen=True, init=False)
+class MLP:
+    """Linear layers with ReLU between them, PyTorch's default initialisation: `MLP(400, 400)`."""
+
+    hidden: tuple[int, ...] = (400, 400)
+    """Sizes of the hidden layers."""
+    heads: Heads = "random"
+    """Initial output layer: PyTorch's default, or all zeros (Zenke et al.'s habit)."""
+
+    def __init__(self, *hidden: int, heads: Heads = "random") -> None:
+        sizes = hidden or (400, 400)
+        if not all(isinstance(size, int) and size > 0 for size in sizes):
+            raise ValueError(f"hidden {' '.join(map(str, sizes))}: layer sizes are whole numbers above 0")
+        if heads not in ("random", "zero"):
+            raise ValueError(f"heads {heads!r} is unknown; choose from random, zero")
+        object.__setattr__(self, "hidden", sizes)
+        object.__setattr__(self, "heads", heads)
+
+    def build(self, shape: tuple[int, int, int], outputs: int) -> MLPNet:
+        """The network for images of this shape; draws from PyTorch's global generator."""
+        net = MLPNet((shape[0] * shape[1] * shape[2], *self.hidden, outputs))
+        if self.heads == "zero":
+            nn.init.zeros_(net.layers[-1].weight)
+            nn.init.zeros_(net.layers[-1].bias)
+        return net
+
+
+class MLPNet(nn.Module):
+    """The network that `MLP` describes."""
+
+    def __init__(self, sizes: tuple[int, ...]) -> None:
+        super().__init__()
+        self.layers: list[nn.Linear] = [nn.Linear(a, b) for a, b in pairwise(sizes)]
+        for i, layer in enumerate(self.layers):
+            self.add_module(f"layer{i + 1}", layer)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(batch, pixels) → (batch, outputs)"""
+        for layer in self.layers[:-1]:
+            x = torch.relu_(linear(x, layer.weight, layer.bias))
+        return linear(x, self.layers[-1].weight, self.layers[-1].bias)
+
+    @torch.no_grad()
+    def taps(self, x: Tensor, delta: Callable[[Tensor], Tensor]) -> list[tuple[Tensor, Tensor]]:
+        """What back-propagation leaves at each layer: its input, and the loss's gradient at its output.
+
+        `delta` gives the gradient at the logits. A weight's gradient is then gradientᵀ · input, and squared
+        per-sample gradients are (gradient²)ᵀ · input². It calls the kernels that autograd calls, without its
+        bookkeeping, so the bits are the same.
+        """
+        inputs = [x]
+        for layer in self.layers[:-1]:
+            inputs.append(torch.relu_(linear(inputs[-1], layer.weight, layer.bias)))
+        g = delta(linear(inputs[-1], self.layers[-1].weight, self.layers[-1].bias))
+        taps = [(inputs[-1], g)]
+        for below, above in reversed(list(pairwise(range(len(self.layers))))):
+            g = torch.ops.aten.threshold_backward(g.mm(self.layers[above].weight), inputs[above], 0)
+            taps.append((inputs[below], g))
+        return taps[::-1]
+
+    @torch.no_grad()
+    def gradients(self, x: Tensor, delta: Callable[[Tensor], Tensor]) -> list[Tensor]:
+        """Of every parameter, in the order of `parameters()`."""
+        taps = self.taps(x, delta)
+        return [gradient for a, g in taps for gradient in (g.t().mm(a), g.sum(0))]

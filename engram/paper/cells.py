@@ -1,0 +1,152 @@
+"""Cells: the numbers of the published tables, ours beside them, and the verdict. Works without torch."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import math
+import statistics
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from functools import cache
+from importlib import resources
+from typing import Any, Literal
+
+from engram.experiments.records import Record
+
+Verdict = Literal["agrees", "higher", "lower", "missing"]
+
+COPIED = ("lwf", "dgr", "rtf")
+"""Rows that the paper copied: their printed spread is a standard error, of about 20 runs."""
+RUNS_IN_PRINT, RUNS_COPIED = 10, 20
+LEAST_BAND, BAND_WITHOUT_SPREAD = 0.3, 5.0
+
+TABLES: dict[str, tuple[str, dict[str, str]]] = {
+    "table2": ("Split MNIST", {kind: f"split-mnist/{kind}" for kind in ("task", "domain", "class")}),
+    "table3": ("Permuted MNIST", {kind: f"permuted-mnist/{kind}" for kind in ("task", "domain", "class")}),
+    "table4": (
+        "Class learning, number of classes unknown or known in advance",
+        {
+            "split/unknown": "split-mnist/class",
+            "split/known": "split-mnist/class-known",
+            "permuted/unknown": "permuted-mnist/class",
+            "permuted/known": "permuted-mnist/class-known",
+        },
+    ),
+}
+"""Title, and the scenario of each column."""
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One published number, and ours where there are records."""
+
+    row: str
+    column: str
+    ours: float | None
+    std: float | None
+    """Of our runs, the population's, as in print."""
+    n: int
+    paper: float
+    paper_std: float | None
+    verdict: Verdict
+    telling: bool
+    """Print differs from the adam cell of the column by more than the band: the cell can show that a method works."""
+    failed: int
+    note: str
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+@cache
+def published() -> dict[str, Any]:
+    """The published numbers: table → row → column → [mean, spread] or mean."""
+    values: dict[str, Any] = json.loads(resources.files("engram.paper").joinpath("published.json").read_text())
+    return values
+
+
+def table_name(name: str) -> str:
+    """A table that can be compared, or an error with the choices."""
+    if name not in TABLES:
+        near = difflib.get_close_matches(name, TABLES, n=1)
+        hint = f"did you mean {near[0]}? " if near else ""
+        raise ValueError(f"table {name!r} is unknown; {hint}choose from {', '.join(TABLES)}")
+    return name
+
+
+def preset_name(table: str, row: str, column: str) -> str:
+    """The preset that a cell was made with, as records carry it."""
+    return f"{TABLES[table][1][column]} {row}"
+
+
+def cells(
+    table: str,
+    records: Sequence[Record],
+    rows: Iterable[str] | None = None,
+    columns: Iterable[str] | None = None,
+) -> list[Cell]:
+    """The cells of a table in print's order."""
+    printed = published()[table]
+    chosen_rows = chosen("row", rows, list(printed))
+    chosen_columns = chosen("column", columns, list(TABLES[table][1]))
+    by_preset: dict[str, dict[str, Record]] = {}
+    for record in records:
+        if record.preset:
+            by_preset.setdefault(record.preset, {})[record.key] = record
+    return [
+        cell(table, row, column, list(by_preset.get(preset_name(table, row, column), {}).values()))
+        for row in chosen_rows
+        for column in chosen_columns
+    ]
+
+
+def chosen(what: str, names: Iterable[str] | None, known: list[str]) -> list[str]:
+    """The names asked for in print's order, refused where print has none."""
+    if not names:
+        return known
+    asked = list(names)
+    for name in asked:
+        if name not in known:
+            raise ValueError(f"{what} {name!r} is not in the table; choose from {', '.join(known)}")
+    return [name for name in known if name in asked]
+
+
+def cell(table: str, row: str, column: str, records: Sequence[Record]) -> Cell:
+    printed = published()[table]
+    mean, spread = printed[row][column]
+    values = [r.average_accuracy for r in records if r.status == "done" and r.average_accuracy is not None]
+    width = band(row, spread, values)
+    ours = statistics.fmean(values) if values else None
+    return Cell(
+        row=row,
+        column=column,
+        ours=ours,
+        std=statistics.pstdev(values) if values else None,
+        n=len(values),
+        paper=mean,
+        paper_std=spread,
+        verdict=verdict(ours, mean, width),
+        telling=abs(mean - printed["adam"][column][0]) > width,
+        failed=len(records) - len(values),
+        note="",
+    )
+
+
+def band(row: str, spread: float | None, values: Sequence[float]) -> float:
+    """How far from print a mean of our runs may lie by chance, in points."""
+    if spread is None:
+        return BAND_WITHOUT_SPREAD
+    copied = row in COPIED
+    deviation = spread * math.sqrt(RUNS_COPIED) if copied else spread
+    error = spread if copied else spread / math.sqrt(RUNS_IN_PRINT)
+    ours = min(statistics.stdev(values), 3 * deviation) if len(values) >= 3 else deviation
+    return max(LEAST_BAND, 3 * math.sqrt(ours**2 / max(len(values), 1) + error**2))
+
+
+def verdict(ours: float | None, paper: float, width: float) -> Verdict:
+    if ours is None:
+        return "missing"
+    if abs(ours - paper) <= width:
+        return "agrees"
+    return "higher" if ours > paper else "lower"

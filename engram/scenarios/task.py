@@ -1,0 +1,272 @@
+"""Tasks: what is learned between two boundaries, as views on the pixels of an image set."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Literal, NamedTuple, get_args, overload
+
+import torch
+from torch import Tensor
+
+Kind = Literal["task", "domain", "class", "class-known", "iid"]
+"""What changes from task to task; `class-known` is `class` with the number of classes known in advance."""
+KINDS: tuple[str, ...] = get_args(Kind)
+
+LOADED_BYTES = 600_000_000
+"""Pixels are turned into floats once a task where they fit into this, else batch by batch."""
+
+
+class ScenarioError(ValueError):
+    """The scenario asked for cannot be made; the message says why and what to ask for instead."""
+
+
+class ClosedDataError(RuntimeError):
+    """Data were read that the learner may not see at this point."""
+
+
+class Batch(NamedTuple):
+    """Images, their outputs, and the task of each."""
+
+    x: Tensor  # (batch, pixels), float
+    y: Tensor  # (batch,), index among all outputs of the network
+    t: Tensor  # (batch,), index of the task
+    tasks: tuple[int, ...]  # the tasks that may occur in t
+
+
+class Data(ABC):
+    """Labelled images that are drawn in batches. Sums and multiples are views, not copies."""
+
+    tasks: tuple[int, ...]
+
+    @abstractmethod
+    def __len__(self) -> int: ...
+
+    @abstractmethod
+    def batch(self, indices: Tensor) -> Batch:
+        """The images at these indices (on the data's device)."""
+
+    @abstractmethod
+    def leaves(self) -> Iterator[Pixels]:
+        """The stored parts that this view is made of."""
+
+    @property
+    def device(self) -> torch.device:
+        return next(self.leaves()).device
+
+    def __add__(self, other: Data) -> Data:
+        return Joined((self, other))
+
+    def __rmul__(self, times: int) -> Data:
+        return Repeated(self, times)
+
+    def chunks(self, size: int = 1000) -> Iterator[Batch]:
+        """All of it, in order."""
+        for start in range(0, len(self), size):
+            yield self.batch(torch.arange(start, min(start + size, len(self)), device=self.device))
+
+    @contextmanager
+    def opened(self, load: bool = False) -> Iterator[None]:
+        """Lets these data be read inside the block; `load` keeps them as floats meanwhile, where they fit."""
+        leaves = list(dict.fromkeys(self.leaves()))
+        fits = load and sum(leaf.float_bytes for leaf in leaves) <= LOADED_BYTES
+        was_open = [leaf.open for leaf in leaves]
+        for leaf in leaves:
+            leaf.open = True
+            leaf.loaded = leaf.floats() if fits else None
+        try:
+            yield
+        finally:
+            for leaf, was in zip(leaves, was_open, strict=True):
+                leaf.open, leaf.loaded = was, None
+
+
+class Scaling(NamedTuple):
+    """8-bit pixel → network input: pixel · scale + shift, for all pixels or for each."""
+
+    scale: Tensor  # (1,) or (pixels,)
+    shift: Tensor
+
+    def __call__(self, pixels: Tensor) -> Tensor:
+        return pixels.to(torch.float32).mul_(self.scale).add_(self.shift)
+
+
+@dataclass(eq=False)
+class Pixels(Data):
+    """Stored 8-bit images of one task: rows of a tensor that tasks may share."""
+
+    x: Tensor  # (all images, pixels), uint8
+    y: Tensor  # (images of this view,)
+    task: int
+    scaling: Scaling
+    rows: Tensor | None = None  # which rows of x; None: all
+    permutation: Tensor | None = None  # of the pixels
+    open: bool = True
+    what: str = "data"
+    loaded: Tensor | None = field(default=None, repr=False)
+
+    def __post_init__(self) -> None:
+        self.tasks = (self.task,)
+        self.t = torch.full_like(self.y, self.task)
+
+    def __len__(self) -> int:
+        return len(self.y)
+
+    def leaves(self) -> Iterator[Pixels]:
+        yield self
+
+    @property
+    def device(self) -> torch.device:
+        return self.x.device
+
+    @property
+    def float_bytes(self) -> int:
+        return 4 * len(self) * self.x.shape[1]
+
+    def pixels(self, indices: Tensor) -> Tensor:
+        """The 8-bit pixels as the network gets them: permuted, not scaled."""
+        if not self.open:
+            raise ClosedDataError(f"{self.what} of task {self.task + 1} may not be read now")
+        rows = indices if self.rows is None else self.rows.index_select(0, indices)
+        x = self.x.index_select(0, rows)
+        return x if self.permutation is None else x.index_select(1, self.permutation)
+
+    def floats(self) -> Tensor:
+        """All of it as network input, made in pieces so that the 8-bit copy stays small."""
+        out = torch.empty(len(self), self.x.shape[1], device=self.device)
+        for start in range(0, len(self), 4096):
+            rows = torch.arange(start, min(start + 4096, len(self)), device=self.device)
+            out[start : start + 4096] = self.scaling(self.pixels(rows))
+        return out
+
+    def batch(self, indices: Tensor) -> Batch:
+        x = self.scaling(self.pixels(indices)) if self.loaded is None else self.loaded.index_select(0, indices)
+        return Batch(x, self.y.index_select(0, indices), self.t[: len(indices)], self.tasks)
+
+
+class Joined(Data):
+    """One after the other."""
+
+    def __init__(self, parts: Sequence[Data]) -> None:
+        self.parts = tuple(parts)
+        self.tasks = tuple(sorted({task for part in self.parts for task in part.tasks}))
+        self.ends = torch.tensor([len(part) for part in self.parts]).cumsum(0).tolist()
+
+    def __len__(self) -> int:
+        return int(self.ends[-1])
+
+    def leaves(self) -> Iterator[Pixels]:
+        for part in self.parts:
+            yield from part.leaves()
+
+    def batch(self, indices: Tensor) -> Batch:
+        x = y = t = None
+        start = 0
+        for part, end in zip(self.parts, self.ends, strict=True):
+            here = ((indices >= start) & (indices < end)).nonzero().squeeze(1)
+            if len(here):
+                piece = part.batch(indices.index_select(0, here) - start)
+                if x is None or y is None or t is None:
+                    x = piece.x.new_empty(len(indices), piece.x.shape[1])
+                    y, t = indices.new_empty(len(indices)), indices.new_empty(len(indices))
+                x.index_copy_(0, here, piece.x)
+                y.index_copy_(0, here, piece.y)
+                t.index_copy_(0, here, piece.t)
+            start = end
+        assert x is not None
+        assert y is not None
+        assert t is not None
+        return Batch(x, y, t, self.tasks)
+
+
+class Repeated(Data):
+    """The same data several times over."""
+
+    def __init__(self, data: Data, times: int) -> None:
+        self.data, self.times, self.tasks = data, times, data.tasks
+
+    def __len__(self) -> int:
+        return self.times * len(self.data)
+
+    def leaves(self) -> Iterator[Pixels]:
+        return self.data.leaves()
+
+    def batch(self, indices: Tensor) -> Batch:
+        return self.data.batch(indices % len(self.data))
+
+
+@dataclass(frozen=True, eq=False)
+class Task:
+    """(X, Y, t): what is learned between two boundaries."""
+
+    index: int
+    """From 0."""
+    train: Data
+    test: Data
+    classes: tuple[str, ...]
+    """Names of the classes that occur, in the order of their outputs."""
+
+
+@dataclass(frozen=True, eq=False)
+class Tasks(Sequence[Task]):
+    """A scenario as dealt by one seed: its tasks, and which outputs of the network belong to which."""
+
+    tasks: tuple[Task, ...]
+    kind: Kind
+    heads: tuple[slice, ...]
+    """The outputs of each task's own classes."""
+    outputs: int
+    shape: tuple[int, int, int]
+    """(channels, height, width) of an image as the network gets it."""
+
+    def __len__(self) -> int:
+        return len(self.tasks)
+
+    @overload
+    def __getitem__(self, index: int) -> Task: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[Task]: ...
+    def __getitem__(self, index: int | slice) -> Task | Sequence[Task]:
+        return self.tasks[index]
+
+    def active(self, task: int, seen: int) -> slice:
+        """The outputs in play for a task when `seen` is the latest task: its own head, seen so far, or all."""
+        if self.kind == "task":
+            return self.heads[task]
+        if self.kind == "class":
+            return slice(0, self.heads[max(task, seen)].stop)
+        return slice(0, self.outputs)
+
+    @property
+    def floor(self) -> float:
+        """Percent that a learner scores who is perfect on the last task and guesses on the others."""
+        if self.kind in ("class", "class-known"):
+            guesses = 0.0
+        else:
+            guesses = sum(100 / (self.active(j, j).stop - self.active(j, j).start) for j in range(len(self) - 1))
+        return (100 + guesses) / len(self)
+
+    @contextmanager
+    def guarded(self) -> Iterator[None]:
+        """Closes all training and test data inside the block: who needs some opens just those."""
+        leaves = [leaf for task in self for data in (task.train, task.test) for leaf in data.leaves()]
+        was_open = [leaf.open for leaf in leaves]
+        for leaf in leaves:
+            leaf.open = False
+        try:
+            yield
+        finally:
+            for leaf, was in zip(leaves, was_open, strict=True):
+                leaf.open = was
+
+
+def pooled(tasks: Sequence[Task]) -> Task:
+    """All tasks as one."""
+    return Task(
+        index=tasks[-1].index,
+        train=Joined([task.train for task in tasks]),
+        test=Joined([task.test for task in tasks]),
+        classes=tuple(name for task in tasks for name in task.classes),
+    )
