@@ -7,7 +7,7 @@ import json
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -16,11 +16,12 @@ import torch
 
 from engram.experiments.run import settle
 from engram.experiments.spec import Spec
-from engram.learning.learner import Learner
+from engram.learning.learner import Learner, batches
 from engram.learning.train import backward, new_learner
 from engram.nets.mlp import MLPNet
 from engram.paper.presets import preset
-from engram.scenarios.task import Task
+from engram.scenarios.streams import stream
+from engram.scenarios.task import Batch, Task
 
 ROUNDS, STEPS = 5, 60
 
@@ -60,8 +61,14 @@ def stepper(spec: Spec) -> tuple[Learner, Task, Callable[[], None]]:
     method.begin_task(learner, task)
     data = method.data(task)
 
+    def endless() -> Iterator[Batch]:
+        while True:
+            yield from batches(data, spec.training, stream(0, "bench"))
+
+    stream_of_batches = endless()
+
     def step() -> None:
-        batch = data.batch(torch.randint(len(data), (spec.training.batch,)))
+        batch = next(stream_of_batches)
         backward(learner, method, batch)
         method.adjust_gradients(learner, batch)
         learner.optimizer.step()

@@ -36,13 +36,14 @@ def bench(arguments: list[str]) -> int:
     if options.json:
         print(json.dumps(found))
         return 0
-    OUT.print(
-        f"{found['scenario']} {found['method']}, one thread\n"
-        f"  a step                     {found['step_ms']:.2f} ms\n"
-        f"  of which matrix products   {found['products_ms']:.2f} ms, a share of {found['gemm_share']:.2f}\n"
-        f"  a plain DataLoader loop    {found['dataloader_ms']:.1f} ms a step, {found['dataloader_ratio']:.1f} times as long\n"
-        f"  peak memory of a run       {found['peak_mb']:.0f} MB"
-        if found["dataloader_ms"] is not None
-        else f"{found}"
-    )
+    lines = [
+        f"{found['scenario']} {found['method']}, one thread",
+        f"  a step                    {found['step_ms']:.2f} ms",
+        f"  of which matrix products  {found['products_ms']:.2f} ms, a share of {found['gemm_share']:.2f}",
+    ]
+    if found["dataloader_ms"] is not None:
+        ratio = found["dataloader_ratio"]
+        lines.append(f"  a plain DataLoader loop   {found['dataloader_ms']:.1f} ms a step, {ratio:.1f} times as long")
+    lines.append(f"  peak memory of a run      {found['peak_mb']:.0f} MB")
+    OUT.print("\n".join(lines))
     return 0

@@ -15,6 +15,9 @@ from engram.scenarios.streams import stream
 from engram.scenarios.task import Batch, Data, Tasks
 
 Params = list[Tensor]
+aten = torch.ops.aten
+MEAN, NOTHING_IGNORED = 1, -100
+"""nll_loss's reduction, and the label that it would leave out."""
 
 
 @dataclass(frozen=True)
@@ -88,6 +91,7 @@ class Learner:
         self.steps = 0
         """Optimiser steps so far, those of helpers (a generator, say) included."""
         self.params: Params = [p for p in self.net.parameters() if p.requires_grad]
+        self.one = torch.ones((), device=device)
         self.new_optimizer()
 
     def new_optimizer(self) -> None:
@@ -139,15 +143,32 @@ class Learner:
         losses: list[Tensor] = []
 
         def delta(logits: Tensor) -> Tensor:
-            with torch.enable_grad():
-                logits = logits.detach().requires_grad_()
-                loss = self.loss_of(logits, batch)
-                (gradient,) = torch.autograd.grad(loss, logits)
-            losses.append(loss.detach())
+            loss, gradient = self.loss_and_delta(logits, batch)
+            losses.append(loss)
             return gradient
 
         gradients = closed_form(batch.x, delta)
         return losses[0], gradients
+
+    def loss_and_delta(self, logits: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
+        """The loss and its gradient at the logits, by the kernels that autograd would call."""
+        if self.tasks.kind == "task" and len(batch.tasks) > 1:
+            with torch.enable_grad():
+                logits = logits.detach().requires_grad_()
+                loss = self.loss_of(logits, batch)
+                (gradient,) = torch.autograd.grad(loss, logits)
+            return loss.detach(), gradient
+        outputs = self.active(batch.tasks[0])
+        y = batch.y - outputs.start if outputs.start else batch.y
+        logs = torch.log_softmax(logits[:, outputs], 1)
+        loss, weight = aten.nll_loss_forward(logs, y, None, MEAN, NOTHING_IGNORED)
+        gradient = aten.nll_loss_backward(self.one, logs, y, None, MEAN, NOTHING_IGNORED, weight)
+        gradient = aten._log_softmax_backward_data(gradient, logs, 1, logs.dtype)
+        if gradient.shape == logits.shape:
+            return loss, gradient
+        everywhere = torch.zeros_like(logits)
+        everywhere[:, outputs] = gradient
+        return loss, everywhere
 
     def gradients(self, batch: Batch) -> Params:
         """Of the plain loss, leaving p.grad alone."""

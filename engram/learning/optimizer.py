@@ -17,6 +17,8 @@ OPTIMIZERS: dict[str, type[torch.optim.Optimizer]] = {
     and issubclass(cls, torch.optim.Optimizer)
     and name not in ("Optimizer", "LBFGS", "SparseAdam")  # need a closure, or sparse gradients
 }
+STATE = {"adam": ("exp_avg", "exp_avg_sq"), "adagrad": ("sum",), "sgd": ()}
+"""What the fused kernels keep for each parameter, besides the step count."""
 
 
 class Optimizer:
@@ -43,6 +45,7 @@ class Optimizer:
         self.torch = cls(self.params, **options)
         self.direct = name if options.get("fused") and name in ("adam", "adagrad", "sgd") and not momentum else ""
         self._state: list[list[Tensor]] | None = None
+        self._count: Tensor | None = None
 
     def zero_grad(self) -> None:
         for p in self.params:
@@ -51,43 +54,52 @@ class Optimizer:
     @torch.no_grad()
     def step(self) -> None:
         grads = [p.grad for p in self.params if p.grad is not None]
-        if not self.direct or self._state is None or len(grads) < len(self.params):
+        if not self.direct or len(grads) < len(self.params):
+            self._hand_back()
             self.torch.step()
-            if self.direct and len(grads) == len(self.params):
-                self._state = [
-                    [self.torch.state[p][key] for p in self.params]
-                    for key in {"adam": ("step", "exp_avg", "exp_avg_sq"), "adagrad": ("step", "sum")}.get(
-                        self.direct, ()
-                    )
-                ]
-            return
+        elif self._state is None:
+            self.torch.step()
+            self._state = [[self.torch.state[p][key] for p in self.params] for key in STATE[self.direct]]
+            self._count = self.torch.state[self.params[0]]["step"].clone() if self._state else None
+        else:
+            self._direct_step(grads, self._state)
+
+    def _direct_step(self, grads: list[Tensor], state: list[list[Tensor]]) -> None:
         group = self.torch.param_groups[0]
         shared = {"lr": group["lr"], "weight_decay": group["weight_decay"], "maximize": False}
-        if self._state:
-            torch._foreach_add_(self._state[0], 1)
+        counts = []
+        if self._count is not None:
+            self._count += 1
+            counts = [self._count] * len(self.params)
         if self.direct == "adam":
-            steps, means, squares = self._state
             beta1, beta2 = group["betas"]
             torch._fused_adam_(
-                self.params, grads, means, squares, [], steps,
+                self.params, grads, state[0], state[1], [], counts,
                 beta1=beta1, beta2=beta2, eps=group["eps"], amsgrad=False, **shared,
             )  # fmt: skip
         elif self.direct == "adagrad":
-            steps, sums = self._state
             torch._fused_adagrad_(
-                self.params, grads, sums, steps, lr_decay=group["lr_decay"], eps=group["eps"], **shared
+                self.params, grads, state[0], counts, lr_decay=group["lr_decay"], eps=group["eps"], **shared
             )
         else:
             torch._fused_sgd_(
                 self.params, grads, [], momentum=0.0, dampening=0.0, nesterov=False, is_first_step=False, **shared
             )
 
+    def _hand_back(self) -> None:
+        """Gives torch's own state the step count, which is kept once for all parameters meanwhile."""
+        if self._count is not None:
+            for p in self.params:
+                self.torch.state[p]["step"].copy_(self._count)
+        self._state = self._count = None
+
     def state_dict(self) -> dict[str, Any]:
+        self._hand_back()
         return self.torch.state_dict()
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self.torch.load_state_dict(state)
-        self._state = None
+        self._state = self._count = None
 
 
 def optimizer_class(name: str) -> type[torch.optim.Optimizer]:
