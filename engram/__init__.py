@@ -21,8 +21,17 @@ if TYPE_CHECKING:
     from engram.learning.method import Method
     from engram.methods.adagrad import Adagrad
     from engram.methods.adam import Adam
+    from engram.methods.ewc import EWC
+    from engram.methods.gem import GEM
+    from engram.methods.gem_textbook import GEMTextbook
+    from engram.methods.l2 import L2
+    from engram.methods.mas import MAS
     from engram.methods.offline import Offline
+    from engram.methods.online_ewc import OnlineEWC
+    from engram.methods.rehearsal import Rehearsal
+    from engram.methods.rehearsal_c import RehearsalC
     from engram.methods.sgd import SGD
+    from engram.methods.si import SI
     from engram.nets.mlp import MLP
     from engram.scenarios.categorize import categorize
     from engram.scenarios.named import scenario
@@ -41,6 +50,15 @@ _HOMES = {
     "Adagrad": "methods.adagrad",
     "Adam": "methods.adam",
     "Offline": "methods.offline",
+    "EWC": "methods.ewc",
+    "GEM": "methods.gem",
+    "GEMTextbook": "methods.gem_textbook",
+    "L2": "methods.l2",
+    "MAS": "methods.mas",
+    "OnlineEWC": "methods.online_ewc",
+    "Rehearsal": "methods.rehearsal",
+    "RehearsalC": "methods.rehearsal_c",
+    "SI": "methods.si",
     "SGD": "methods.sgd",
     "MLP": "nets.mlp",
     "categorize": "scenarios.categorize",
@@ -49,16 +67,25 @@ _HOMES = {
     "split": "scenarios.split",
 }
 __all__ = [
+    "EWC",
+    "GEM",
+    "L2",
+    "MAS",
     "MLP",
     "SGD",
+    "SI",
     "Adagrad",
     "Adam",
     "Evaluation",
+    "GEMTextbook",
     "Images",
     "Learner",
     "Method",
     "Offline",
+    "OnlineEWC",
     "Record",
+    "Rehearsal",
+    "RehearsalC",
     "Training",
     "categorize",
     "images",

@@ -11,7 +11,7 @@ import resource
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,7 @@ from engram.experiments import records
 from engram.experiments.records import Record
 from engram.experiments.spec import Spec
 from engram.learning import metrics
+from engram.learning.combine import combine
 from engram.learning.evaluate import Evaluation
 from engram.learning.learner import Training
 from engram.learning.method import Method
@@ -35,7 +36,7 @@ RECORDS = "records.jsonl"
 
 def run(
     scenario: Scenario,
-    method: Method,
+    method: Method | Sequence[Method],
     *,
     seed: int = 0,
     net: MLP | None = None,
@@ -46,16 +47,17 @@ def run(
     out: str | Path | None = None,
     watch: Callable[[Progress], None] = lambda _: None,
 ) -> Record:
-    """Trains a method on a scenario and returns the record.
+    """Trains a method, or several together, on a scenario and returns the record.
 
     With a folder as `out` the record is kept there, an interrupted run goes on where it stopped, and what is
     recorded already is not run again.
     """
+    method = method if isinstance(method, Method) else combine(method)
     spec = Spec(
         scenario,
         method,
         net or MLP(),
-        training or Training(optimizer=type(method).optimizer),
+        training or Training(optimizer=method.optimizer),
         evaluation or Evaluation(),
         seed,
         threads,

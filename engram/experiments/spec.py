@@ -8,6 +8,7 @@ from dataclasses import MISSING, Field, asdict, dataclass, field, fields
 from typing import Any
 
 from engram.data import Images, images
+from engram.learning.combine import combine
 from engram.learning.evaluate import Evaluation
 from engram.learning.learner import Training
 from engram.learning.method import Method
@@ -46,7 +47,7 @@ class Spec:
 
     @property
     def method_name(self) -> str:
-        return name_of(self.method)
+        return "+".join(name_of(member) for member in self.method.members())
 
     def to_json(self) -> dict[str, Any]:
         """Every value, so that the record can be read and repeated by itself."""
@@ -57,7 +58,7 @@ class Spec:
                 "images": {images.name: images.fingerprint for images in self.scenario.images},
                 **jsonable(scenario),
             },
-            "method": [{"name": self.method_name, **jsonable(asdict(self.method))}],
+            "method": [{"name": name_of(member), **jsonable(values_of(member))} for member in self.method.members()],
             "net": {"name": net_name(self.net), **jsonable(asdict(self.net))},
             "training": asdict(self.training),
             "evaluation": asdict(self.evaluation),
@@ -74,7 +75,7 @@ class Spec:
             "make": type(self.scenario).make,
             "images": [images.fingerprint for images in self.scenario.images],
             "scenario": {k: v for k, v in changed(self.scenario).items() if k != "images"},
-            "method": [[self.method_name, changed(self.method)]],
+            "method": [[name_of(member), changed(member)] for member in self.method.members()],
             "net": [net_name(self.net), changed(self.net)],
             "training": changed(self.training),
             "evaluation": changed(self.evaluation),
@@ -91,12 +92,15 @@ def from_json(values: dict[str, Any]) -> Spec:
         make, names = scenario.pop("make"), scenario.pop("images")
         cls = next(cls for cls in MAKERS.values() if cls.make == make)
         loaded = tuple(images_of(name, fingerprint) for name, fingerprint in names.items())
-        (method,) = values["method"]
+        members = [
+            method_class(method["name"])(**{k: fixed(v) for k, v in method.items() if k != "name"})
+            for method in values["method"]
+        ]
         net = dict(values["net"])
         net_cls, hidden = NETS[net.pop("name")], net.pop("hidden")
         return Spec(
             scenario=cls(images=loaded, **fixed_values(scenario)),
-            method=method_class(method["name"])(**{k: fixed(v) for k, v in method.items() if k != "name"}),
+            method=combine(members),
             net=net_cls(*hidden, **net),
             training=Training(**values["training"]),
             evaluation=Evaluation(**values["evaluation"]),
@@ -104,6 +108,11 @@ def from_json(values: dict[str, Any]) -> Spec:
         )
     except (KeyError, TypeError, StopIteration) as error:
         raise SpecError(f"not a spec of a run: {type(error).__name__}: {error}") from error
+
+
+def values_of(method: Method) -> dict[str, Any]:
+    """The values of a method's fields (not its state)."""
+    return {f.name: getattr(method, f.name) for f in fields(method)}
 
 
 def images_of(name: str, fingerprint: str) -> Images:

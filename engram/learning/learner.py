@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import torch
@@ -67,7 +67,7 @@ def batches(data: Data, training: Training, rng: torch.Generator, skip_passes: i
     per_pass = training.passes(len(data))
     done = 0
     while left > 0:
-        order = torch.randperm(len(data), generator=rng)
+        order = data.order(rng, training.batch)
         done += 1
         if done <= skip_passes:
             left -= per_pass
@@ -133,13 +133,6 @@ class Learner:
 
     def loss_and_gradients(self, batch: Batch) -> tuple[Tensor, Params]:
         """Of the plain loss, leaving p.grad alone; in closed form where the network has one."""
-        closed_form = getattr(self.net, "gradients", None)
-        if closed_form is None:
-            loss = self.loss(batch)
-            grads = torch.autograd.grad(loss, self.params, allow_unused=True)
-            return loss.detach(), [
-                torch.zeros_like(p) if g is None else g for p, g in zip(self.params, grads, strict=True)
-            ]
         losses: list[Tensor] = []
 
         def delta(logits: Tensor) -> Tensor:
@@ -147,8 +140,19 @@ class Learner:
             losses.append(loss)
             return gradient
 
-        gradients = closed_form(batch.x, delta)
+        gradients = self.gradients_from(batch.x, delta)
         return losses[0], gradients
+
+    def gradients_from(self, x: Tensor, delta: Callable[[Tensor], Tensor]) -> Params:
+        """Of any function of the outputs, given its gradient at the logits; in closed form where there is one."""
+        closed_form = getattr(self.net, "gradients", None)
+        if closed_form is not None:
+            gradients: Params = closed_form(x, delta)
+            return gradients
+        with torch.enable_grad():
+            logits = self.logits(x)
+        found = torch.autograd.grad(logits, self.params, delta(logits.detach()), allow_unused=True)
+        return [torch.zeros_like(p) if g is None else g for p, g in zip(self.params, found, strict=True)]
 
     def loss_and_delta(self, logits: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
         """The loss and its gradient at the logits, by the kernels that autograd would call."""

@@ -24,7 +24,9 @@ def size(value: Any) -> int:
 
 def memory(method: Method) -> dict[str, dict[str, int]]:
     """Bytes by part: `kept` across a boundary, `working` while training."""
-    return {
-        "kept": {name: size(getattr(method, name)) for name in method.kept},
-        "working": {name: size(getattr(method, name)) for name in method.working},
-    }
+    ledger: dict[str, dict[str, int]] = {"kept": {}, "working": {}}
+    for member in method.members():
+        for part, names in (("kept", member.kept), ("working", member.working)):
+            for name in names:
+                ledger[part][name] = ledger[part].get(name, 0) + size(getattr(member, name, None))
+    return ledger

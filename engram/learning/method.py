@@ -4,12 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 from torch import Tensor, nn
 
 from engram.learning.learner import Learner
 from engram.scenarios.task import Batch, Data, Task, Tasks
+
+
+class Log(NamedTuple):
+    """The range in which a field is searched, on a logarithmic scale: `Annotated[float, Log(1e-2, 1e4)]`."""
+
+    low: float
+    high: float
 
 
 @dataclass
@@ -26,6 +33,15 @@ class Method:
     """The optimiser where none is asked for."""
     checkpoints: ClassVar[str] = "task"
     """`task`: resumable at each boundary; `epoch`: at each pass too (nothing is kept within a task)."""
+
+    @property
+    def plain_loss(self) -> bool:
+        """Whether the loss is the learner's own, whose gradients have a closed form."""
+        return type(self).loss is Method.loss
+
+    def members(self) -> Sequence[Method]:
+        """The methods that this one is made of: itself."""
+        return (self,)
 
     def network(self, net: nn.Module, tasks: Tasks) -> nn.Module:
         """The network to train."""

@@ -181,7 +181,7 @@ def learn(
 
 def backward(learner: Learner, method: Method, batch: Batch) -> Tensor:
     """Fills the gradients of the method's loss and returns it; the plain loss goes by its closed form."""
-    if type(method).loss is Method.loss:
+    if method.plain_loss:
         loss, gradients = learner.loss_and_gradients(batch)
         for p, g in zip(learner.params, gradients, strict=True):
             p.grad = g
@@ -219,7 +219,7 @@ def capture(outcome: Outcome, learner: Learner, method: Method, task: int, epoch
         "epoch": epoch,
         "net": learner.net.state_dict(),
         "optimizer": learner.optimizer.state_dict(),
-        "method": {name: getattr(method, name) for name in method.kept},
+        "method": [{name: getattr(member, name) for name in member.kept} for member in method.members()],
         "outcome": {name: value for name, value in vars(outcome).items() if name != "resumed_after_task"},
     }
 
@@ -228,8 +228,9 @@ def restore(checkpoint: Checkpoint, learner: Learner, method: Method) -> tuple[O
     """Puts a checkpoint's state back; (what was found so far, tasks done, passes done over the next)."""
     learner.net.load_state_dict(checkpoint["net"])
     learner.optimizer.load_state_dict(checkpoint["optimizer"])
-    for name, value in checkpoint["method"].items():
-        setattr(method, name, value)
+    for member, kept in zip(method.members(), checkpoint["method"], strict=True):
+        for name, value in kept.items():
+            setattr(member, name, value)
     outcome = Outcome(**checkpoint["outcome"], resumed_after_task=checkpoint["task"])
     learner.steps = outcome.steps
     return outcome, checkpoint["task"], checkpoint["epoch"]

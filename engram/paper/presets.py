@@ -31,10 +31,28 @@ PROTOCOLS: dict[str, dict[str, Any]] = {
 """Network and budget of the two MNIST scenarios."""
 
 RATES: dict[str, dict[str, float]] = {
-    "split": {"adam": 1e-3, "sgd": 1e-2, "adagrad": 1e-2},
-    "permuted": {"adam": 1e-4, "sgd": 1e-3, "adagrad": 1e-3},
+    "split": {"adam": 1e-3, "sgd": 1e-2, "adagrad": 1e-2, "gem": 1e-2},
+    "permuted": {"adam": 1e-4, "sgd": 1e-3, "adagrad": 1e-3, "gem": 1e-1},
 }
-"""Learning rates by optimiser."""
+"""Learning rates by optimiser, and GEM's."""
+
+COEFS: dict[str, dict[str, tuple[float, float, float]]] = {
+    "l2": {"split": (0.01, 0.5, 100), "permuted": (0.001, 0.02, 0)},
+    "ewc": {"split": (100, 100, 600), "permuted": (500, 150, 10)},
+    "online-ewc": {"split": (400, 700, 100), "permuted": (500, 250, 50)},
+    "si": {"split": (300, 3000, 600), "permuted": (1, 10, 0.3)},
+    "mas": {"split": (1, 10000, 1), "permuted": (0.01, 0.1, 0.003)},
+}
+"""Weights of the penalties in task, domain and class learning."""
+CAPACITIES: dict[str, dict[str, int]] = {
+    "rehearsal": {"split": 1100, "permuted": 4000},
+    "rehearsal-c": {"split": 4400, "permuted": 16000},
+    "gem": {"split": 1100, "permuted": 4000},
+    "gem-textbook": {"split": 1100, "permuted": 4000},
+}
+"""Images in the buffer."""
+SUBSAMPLED = 256
+"""Images of GEM's memory that a step of permuted MNIST looks at: all 4000 would take days."""
 
 Settings = dict[str, dict[str, Sourced]]
 """group (scenario, method, net, training) → field → value and source; only what differs from the defaults."""
@@ -47,15 +65,36 @@ def settings(name: Name, method: str) -> Settings:
     values, prepared_by = preparation(name)
     protocol = PROTOCOLS[name.maker]
     optimizer = method_class(method).optimizer
+    rated = "gem" if method.startswith("gem") else optimizer
     training = {"epochs": Sourced(protocol["epochs"], source), "batch": Sourced(protocol["batch"], source)}
     training["optimizer"] = Sourced(optimizer, source)
-    training["lr"] = rate(name, optimizer, source)
+    training["lr"] = rate(name, rated, source)
     return {
         "scenario": {field: Sourced(value, prepared_by) for field, value in values.items()},
-        "method": {},
+        "method": method_settings(name, method, source),
         "net": {"hidden": Sourced(protocol["hidden"], source)},
         "training": training,
     }
+
+
+def method_settings(name: Name, method: str, source: str) -> dict[str, Sourced]:
+    """The fields of a method that the published cells set; those of the `class` column for `class-known` and `iid`."""
+    found = {}
+    if method in COEFS:
+        column = {"task": 0, "domain": 1}.get(name.kind, 2)
+        inferred = "" if name.kind in ("task", "domain", "class") else " for class, in want of one"
+        found["coef"] = Sourced(float(COEFS[method][name.maker][column]), source + inferred)
+    if method in ("ewc", "online-ewc") and (name.maker, name.kind) == ("permuted", "domain"):
+        found["estimator"] = Sourced("batch", source)
+    if method in CAPACITIES:
+        found["capacity"] = Sourced(CAPACITIES[method][name.maker], source)
+    if method.startswith("gem"):
+        found["margin"] = Sourced(0.5, source)
+        if method == "gem":
+            found["slots_per_task"] = Sourced(2, "the authors' code of January 2019")
+        if name.maker == "permuted":
+            found["memory_batch"] = Sourced(SUBSAMPLED, "engram's choice: a sample of the memory at each step")
+    return found
 
 
 def rate(name: Name, optimizer: str, source: str) -> Sourced:

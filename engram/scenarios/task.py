@@ -49,6 +49,14 @@ class Data(ABC):
         """The images at these indices (on the data's device)."""
 
     @abstractmethod
+    def pixels(self, indices: Tensor) -> Tensor:
+        """The same as stored: 8-bit where the source is, permuted, not scaled."""
+
+    def order(self, rng: torch.Generator, batch: int) -> Tensor:
+        """The indices of one pass, in the order in which batches of this size take them."""
+        return torch.randperm(len(self), generator=rng)
+
+    @abstractmethod
     def leaves(self) -> Iterator[Pixels]:
         """The stored parts that this view is made of."""
 
@@ -90,6 +98,8 @@ class Scaling(NamedTuple):
     shift: Tensor
 
     def __call__(self, pixels: Tensor) -> Tensor:
+        if pixels.dtype == torch.float32:
+            return pixels
         return pixels.to(torch.float32).mul_(self.scale).add_(self.shift)
 
 
@@ -97,7 +107,7 @@ class Scaling(NamedTuple):
 class Pixels(Data):
     """Stored 8-bit images of one task: rows of a tensor that tasks may share."""
 
-    x: Tensor  # (all images, pixels), uint8
+    x: Tensor  # (all images, pixels): uint8, or floats that are scaled already
     y: Tensor  # (images of this view,)
     task: int
     scaling: Scaling
@@ -126,7 +136,6 @@ class Pixels(Data):
         return 4 * len(self) * self.x.shape[1]
 
     def pixels(self, indices: Tensor) -> Tensor:
-        """The 8-bit pixels as the network gets them: permuted, not scaled."""
         if not self.open:
             raise ClosedDataError(f"{self.what} of task {self.task + 1} may not be read now")
         rows = indices if self.rows is None else self.rows.index_select(0, indices)
@@ -161,24 +170,31 @@ class Joined(Data):
         for part in self.parts:
             yield from part.leaves()
 
-    def batch(self, indices: Tensor) -> Batch:
-        x = y = t = None
+    def _pieces(self, indices: Tensor) -> Iterator[tuple[Data, Tensor, Tensor]]:
+        """(part, places in the batch, indices in the part) for every part that takes part."""
         start = 0
         for part, end in zip(self.parts, self.ends, strict=True):
             here = ((indices >= start) & (indices < end)).nonzero().squeeze(1)
             if len(here):
-                piece = part.batch(indices.index_select(0, here) - start)
-                if x is None or y is None or t is None:
-                    x = piece.x.new_empty(len(indices), piece.x.shape[1])
-                    y, t = indices.new_empty(len(indices)), indices.new_empty(len(indices))
-                x.index_copy_(0, here, piece.x)
-                y.index_copy_(0, here, piece.y)
-                t.index_copy_(0, here, piece.t)
+                yield part, here, indices.index_select(0, here) - start
             start = end
-        assert x is not None
-        assert y is not None
-        assert t is not None
+
+    def batch(self, indices: Tensor) -> Batch:
+        pieces = [(here, part.batch(inside)) for part, here, inside in self._pieces(indices)]
+        x = pieces[0][1].x.new_empty(len(indices), pieces[0][1].x.shape[1])
+        y, t = indices.new_empty(len(indices)), indices.new_empty(len(indices))
+        for here, piece in pieces:
+            x.index_copy_(0, here, piece.x)
+            y.index_copy_(0, here, piece.y)
+            t.index_copy_(0, here, piece.t)
         return Batch(x, y, t, self.tasks)
+
+    def pixels(self, indices: Tensor) -> Tensor:
+        pieces = [(here, part.pixels(inside)) for part, here, inside in self._pieces(indices)]
+        x = pieces[0][1].new_empty(len(indices), pieces[0][1].shape[1])
+        for here, piece in pieces:
+            x.index_copy_(0, here, piece)
+        return x
 
 
 class Repeated(Data):
@@ -195,6 +211,9 @@ class Repeated(Data):
 
     def batch(self, indices: Tensor) -> Batch:
         return self.data.batch(indices % len(self.data))
+
+    def pixels(self, indices: Tensor) -> Tensor:
+        return self.data.pixels(indices % len(self.data))
 
 
 @dataclass(frozen=True, eq=False)

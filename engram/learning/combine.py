@@ -1,0 +1,79 @@
+"""Several methods at once: rehearsal with a penalty, say."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from torch import Tensor, nn
+
+from engram.learning.learner import Learner
+from engram.learning.method import Method
+from engram.scenarios.task import Batch, Data, Task, Tasks
+
+SOLE = ("network", "curriculum", "data", "loss")
+"""Hooks that give something back: two members cannot both have their way."""
+
+
+def combine(methods: Sequence[Method]) -> Method:
+    """One method that does what all of these do; refused where two of them want the same thing."""
+    if len(methods) == 1:
+        return methods[0]
+    return Combined(tuple(methods))
+
+
+class Combined(Method):
+    """Members act in their order; at most one of them decides on network, curriculum, data and loss each."""
+
+    def __init__(self, methods: tuple[Method, ...]) -> None:
+        self._members = methods
+        self._sole = {}
+        for hook in SOLE:
+            deciding = [m for m in methods if getattr(type(m), hook) is not getattr(Method, hook)]
+            if len(deciding) > 1:
+                names = " and ".join(type(m).__name__ for m in deciding)
+                raise ValueError(f"{names} cannot be combined: each decides on the {hook}")
+            self._sole[hook] = deciding[0] if deciding else methods[0]
+        # instance attributes, where a plain method has them on its class
+        self.needs = frozenset().union(*(m.needs for m in methods))  # type: ignore[misc]
+        self.optimizer = next((m.optimizer for m in methods if m.optimizer != "adam"), "adam")  # type: ignore[misc]
+        whole = all(m.checkpoints == "epoch" for m in methods)
+        self.checkpoints = "epoch" if whole else "task"  # type: ignore[misc]
+
+    def members(self) -> Sequence[Method]:
+        return self._members
+
+    @property
+    def plain_loss(self) -> bool:
+        return self._sole["loss"].plain_loss
+
+    def network(self, net: nn.Module, tasks: Tasks) -> nn.Module:
+        return self._sole["network"].network(net, tasks)
+
+    def curriculum(self, tasks: Tasks) -> Sequence[Task]:
+        return self._sole["curriculum"].curriculum(tasks)
+
+    def data(self, task: Task) -> Data:
+        return self._sole["data"].data(task)
+
+    def loss(self, learner: Learner, batch: Batch) -> Tensor:
+        return self._sole["loss"].loss(learner, batch)
+
+    def start(self, learner: Learner, tasks: Tasks) -> None:
+        for member in self._members:
+            member.start(learner, tasks)
+
+    def begin_task(self, learner: Learner, task: Task) -> None:
+        for member in self._members:
+            member.begin_task(learner, task)
+
+    def adjust_gradients(self, learner: Learner, batch: Batch) -> None:
+        for member in self._members:
+            member.adjust_gradients(learner, batch)
+
+    def after_step(self, learner: Learner) -> None:
+        for member in self._members:
+            member.after_step(learner)
+
+    def end_task(self, learner: Learner, task: Task) -> None:
+        for member in self._members:
+            member.end_task(learner, task)

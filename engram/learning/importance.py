@@ -1,0 +1,195 @@
+"""How much each parameter matters to a task: diagonal Fisher information, exactly or by mini-batches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import unfold
+
+from engram.learning.learner import Learner, Params
+from engram.scenarios.task import Batch, Data
+
+Label = Literal["predicted", "true", "sampled", "exact"]
+Estimator = Literal["sample", "batch"]
+Delta = Callable[[Tensor], Tensor]
+CHUNK = 512
+"""Images at a time."""
+
+
+@torch.no_grad()
+def fisher(
+    learner: Learner, data: Data, label: Label = "predicted", estimator: Estimator = "sample", batch: int = 128
+) -> Params:
+    """The diagonal of the Fisher information of the current network on these data.
+
+    Args:
+        learner: Its active outputs for the data's task are the model's outcomes.
+        data: Images of one task.
+        label: Whose log-likelihood: of the arg-max prediction (the authors' code), the true label, a label drawn
+            from the model, or the expectation over all labels.
+        estimator: `sample`: mean of squared per-sample gradients. `batch`: mean over shuffled mini-batches of
+            size times squared gradient of the mini-batch's mean loss (the authors' permuted-domain scripts),
+            which is larger wherever the mean gradient is not zero.
+        batch: Images a mini-batch.
+    """
+    if estimator == "batch" and label == "exact":
+        raise ValueError("label 'exact' goes with estimator 'sample'; choose predicted, true or sampled")
+    with in_eval_mode(learner.net):
+        if estimator == "sample":
+            return per_sample(learner, data, label)
+        total = [torch.zeros_like(p) for p in learner.params]
+        count, rng = 0, learner.rng("fisher labels")
+        for chunk in shuffled(learner, data, batch):
+            chosen = chunk._replace(y=labels(learner, chunk, label, rng))
+            for sum_, g in zip(total, learner.gradients(chosen), strict=True):
+                sum_.addcmul_(g, g, value=len(chunk.y))
+            count += 1
+        return [t / count for t in total]
+
+
+def per_sample(learner: Learner, data: Data, label: Label) -> Params:
+    """Mean over images of squared gradients."""
+    total = [torch.zeros_like(p) for p in learner.params]
+    outputs = learner.active(data.tasks[0])
+    rng = learner.rng("fisher labels")
+    for chunk in data.chunks(CHUNK):
+        if label == "exact":
+            classes = torch.arange(outputs.start, outputs.stop, device=chunk.y.device)
+            chosen = [(c.expand_as(chunk.y), True) for c in classes]
+        else:
+            chosen = [(labels(learner, chunk, label, rng), False)]
+        for y, weighted in chosen:
+            squares = summed_gradients(learner.net, chunk.x, delta_of(y, outputs, weighted), torch.square)
+            for sum_, square in zip(total, squares, strict=True):
+                sum_ += square
+    return [t / len(data) for t in total]
+
+
+def delta_of(y: Tensor, outputs: slice, weighted: bool) -> Delta:
+    """Gradient of each image's own negative log-likelihood at the logits; weighted by the root of its probability."""
+
+    def delta(logits: Tensor) -> Tensor:
+        p = torch.softmax(logits[:, outputs], 1)
+        own = (y - outputs.start)[:, None]
+        g = p.scatter_add(1, own, -torch.ones_like(own, dtype=p.dtype))
+        if weighted:
+            g = g * p.gather(1, own).sqrt()
+        everywhere = torch.zeros_like(logits)
+        everywhere[:, outputs] = g
+        return everywhere
+
+    return delta
+
+
+def labels(learner: Learner, batch: Batch, label: Label, rng: torch.Generator) -> Tensor:
+    """The outputs whose likelihood is taken."""
+    if label == "true":
+        return batch.y
+    outputs = learner.active(batch.tasks[0])
+    logits = learner.logits(batch.x)[:, outputs]
+    if label == "predicted":
+        chosen = logits.argmax(1)
+    else:
+        chosen = torch.multinomial(torch.softmax(logits, 1).cpu(), 1, generator=rng).squeeze(1).to(logits.device)
+    return chosen.add_(outputs.start)
+
+
+def shuffled(learner: Learner, data: Data, batch: int) -> Iterator[Batch]:
+    order = torch.randperm(len(data), generator=learner.rng("fisher")).to(data.device)
+    for indices in torch.split(order, batch):
+        yield data.batch(indices)
+
+
+def summed_gradients(net: nn.Module, x: Tensor, delta: Delta, of: Callable[[Tensor], Tensor]) -> Params:
+    """Σ over images of the square, or the absolute value, of the gradient of each one's own loss.
+
+    Both are multiplicative, and a linear layer's per-sample gradient is an outer product δ ⊗ a: so its sum is one
+    matrix product, of(δ)ᵀ of(a). A convolution's is formed image by image from its patches; a network with any other
+    layer goes through torch.func.
+    """
+    taps = getattr(net, "taps", None)
+    if taps is not None:
+        return [s for a, g in taps(x, delta) for s in (of(g).t() @ of(a), of(g).sum(0))]
+    layers = [m for m in net.modules() if any(True for _ in m.parameters(recurse=False))]
+    if all(type(layer) is nn.Linear or is_plain_convolution(layer) for layer in layers):
+        return by_layer(net, layers, x, delta, of)
+    return by_function(net, x, delta, of)
+
+
+def is_plain_convolution(layer: nn.Module) -> bool:
+    return (
+        type(layer) is nn.Conv2d
+        and layer.groups == 1
+        and layer.padding_mode == "zeros"
+        and not isinstance(layer.padding, str)
+    )
+
+
+def by_layer(
+    net: nn.Module, layers: list[nn.Module], x: Tensor, delta: Delta, of: Callable[[Tensor], Tensor]
+) -> Params:
+    """Closed forms from each layer's input and the loss's gradient at its output."""
+    inputs: dict[nn.Module, Tensor] = {}
+    outputs: dict[nn.Module, Tensor] = {}
+
+    def note(layer: nn.Module, arguments: tuple[Tensor, ...], output: Tensor) -> Tensor:
+        if layer in inputs:
+            raise ValueError(
+                "a layer that is used twice has no closed form: its gradients add up before they are squared"
+            )
+        inputs[layer], outputs[layer] = arguments[0].detach(), output
+        return output.clone()  # what follows may work in place
+
+    handles = [layer.register_forward_hook(note) for layer in layers]
+    try:
+        with torch.enable_grad():
+            logits = net(x)
+    finally:
+        for handle in handles:
+            handle.remove()
+    gradients = torch.autograd.grad(logits, [outputs[layer] for layer in layers], delta(logits.detach()))
+    found: dict[Tensor, Tensor] = {}
+    for layer, g in zip(layers, gradients, strict=True):
+        a = inputs[layer]
+        if isinstance(layer, nn.Conv2d):
+            assert not isinstance(layer.padding, str)
+            patches = unfold(a, layer.kernel_size, layer.dilation, layer.padding, layer.stride)  # (n, in·k·k, places)
+            each = torch.einsum("nop,nip->noi", g.flatten(2), patches)  # (n, out, in·k·k)
+            found[layer.weight] = of(each).sum(0).view_as(layer.weight)
+            g = g.flatten(2).sum(2)
+        else:
+            assert isinstance(layer, nn.Linear)
+            found[layer.weight] = of(g).t() @ of(a)
+        if layer.bias is not None:
+            found[layer.bias] = of(g).sum(0)
+    return [found[p] for p in net.parameters() if p.requires_grad]
+
+
+def by_function(net: nn.Module, x: Tensor, delta: Delta, of: Callable[[Tensor], Tensor]) -> Params:
+    """Per-sample gradients of any network by torch.func."""
+    params = {name: p.detach() for name, p in net.named_parameters() if p.requires_grad}
+    rest = dict(net.named_buffers())
+    targets = delta(net(x).detach())
+
+    def weighted(values: dict[str, Tensor], image: Tensor, target: Tensor) -> Tensor:
+        out: Tensor = torch.func.functional_call(net, {**values, **rest}, (image[None],))
+        return (out[0] * target).sum()
+
+    gradients = torch.func.vmap(torch.func.grad(weighted), in_dims=(None, 0, 0))(params, x, targets)
+    return [of(gradients[name]).sum(0) for name in params]
+
+
+class in_eval_mode:  # noqa: N801
+    """Layers that behave otherwise in training (dropout, batch norm) are as at test time inside the block."""
+
+    def __init__(self, net: nn.Module) -> None:
+        self.net, self.was = net, net.training
+
+    def __enter__(self) -> None:
+        self.net.eval()
+
+    def __exit__(self, *_: object) -> None:
+        self.net.train(self.was)

@@ -1,0 +1,22 @@
+"""Gradient episodic memory as published: trained on new data alone."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from engram.methods.gem import GEM
+from engram.scenarios.task import Data, Task
+
+
+@dataclass
+class GEMTextbook(GEM):
+    """Gradient episodic memory as published: the memory constrains the gradient and is never trained on.
+
+    Lopez-Paz & Ranzato, 2017. No row of the paper: its "GEM" rehearses too.
+    """
+
+    slots_per_task: int = 1
+    """Constraints a task."""
+
+    def data(self, task: Task) -> Data:
+        return task.train

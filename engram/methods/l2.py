@@ -1,0 +1,27 @@
+"""L2 to the last weights: the plainest penalty."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated
+
+import torch
+
+from engram.learning.learner import Learner, Params
+from engram.learning.method import Log
+from engram.learning.penalty import QuadraticPenalty
+from engram.scenarios.task import Task
+
+
+@dataclass
+class L2(QuadraticPenalty):
+    """Every parameter is held to its value at the last boundary, all alike. Paper row: "L2".
+
+    Outputs that no task has used yet are held to their initial values too; no other method does that.
+    """
+
+    coef: Annotated[float, Log(1e-3, 1e3)] = 0.5
+    """Weight of the penalty, that of the authors' split-domain script."""
+
+    def importance(self, learner: Learner, task: Task) -> Params:
+        return [torch.ones_like(p) for p in learner.params]

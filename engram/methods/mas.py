@@ -1,0 +1,59 @@
+"""Memory aware synapses."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+import torch
+
+from engram.learning.importance import CHUNK, Delta, in_eval_mode, shuffled, summed_gradients
+from engram.learning.learner import Learner, Params
+from engram.learning.method import Log
+from engram.learning.penalty import QuadraticPenalty
+from engram.scenarios.task import Task
+
+
+@dataclass
+class MAS(QuadraticPenalty):
+    """Memory aware synapses: how much the outputs' squared length depends on a parameter (Aljundi et al., 2018).
+
+    Paper row: "MAS".
+    """
+
+    coef: Annotated[float, Log(1e-3, 1e4)] = 1.0
+    """Weight of the penalty."""
+    form: Literal["batch-mean", "per-sample"] = "batch-mean"
+    """Mean over mini-batches of |∂ mean of squared outputs| (the authors' code), or mean over images of
+    |∂ sum of squared outputs| (as published)."""
+
+    @torch.no_grad()
+    def importance(self, learner: Learner, task: Task) -> Params:
+        total = [torch.zeros_like(p) for p in learner.params]
+        outputs = learner.active(task.index)
+        with in_eval_mode(learner.net):
+            if self.form == "per-sample":
+                count = len(task.train)
+                for batch in task.train.chunks(CHUNK):
+                    gradients = summed_gradients(learner.net, batch.x, squared_outputs(outputs, mean=False), torch.abs)
+                    for sum_, g in zip(total, gradients, strict=True):
+                        sum_ += g
+            else:
+                count = 0
+                for batch in shuffled(learner, task.train, learner.training.batch):
+                    for sum_, g in zip(total, learner.gradients_from(batch.x, squared_outputs(outputs)), strict=True):
+                        sum_ += g.abs()
+                    count += 1
+        return [old + new / count for old, new in zip(self.weights, total, strict=True)]
+
+
+def squared_outputs(outputs: slice, mean: bool = True) -> Delta:
+    """Gradient at the logits of the squared active outputs, their mean over batch and outputs or their sum."""
+
+    def delta(logits: torch.Tensor) -> torch.Tensor:
+        own = logits[:, outputs]
+        everywhere = torch.zeros_like(logits)
+        everywhere[:, outputs] = 2 * own / (own.numel() if mean else 1)
+        return everywhere
+
+    return delta

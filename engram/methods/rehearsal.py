@@ -1,0 +1,103 @@
+"""Naive rehearsal: random images of past tasks are kept and trained on with the new ones."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, ClassVar, Literal
+
+import torch
+from torch import Tensor
+
+from engram.learning.learner import Learner
+from engram.learning.method import Log, Method
+from engram.scenarios.task import Data, Joined, Pixels, Scaling, Task, Tasks
+
+
+@dataclass
+class Rehearsal(Method):
+    """A buffer of random images, shared out evenly among the past tasks. Paper row: "Naive rehearsal".
+
+    The default of 1100 images is the paper's: as many floats as one copy of the hidden weights and one importance
+    each, 2 · (1024 · 400 + 400 · 400), rounded.
+    """
+
+    capacity: Annotated[int, Log(100, 20000)] = 1100
+    """Images in the buffer, for the whole sequence."""
+    mixing: Literal["shuffled", "balanced"] = "shuffled"
+    """New images and the repeated buffer in one shuffled stream (the authors' code), or half of every batch from
+    each (the paper's text; an epoch is then one pass over the new images)."""
+
+    kept = ("pixels", "labels", "owners", "scalings")
+    needs = frozenset({"boundaries", "past data"})
+    storage: ClassVar[torch.dtype] = torch.float32
+    """How pixels are stored."""
+
+    def __post_init__(self) -> None:
+        if self.capacity < 1:
+            raise ValueError(f"capacity {self.capacity} is out of range; give 1 image or more")
+
+    def start(self, learner: Learner, tasks: Tasks) -> None:
+        self.pixels: list[Tensor] = []  # a slot each: (images, pixels)
+        self.labels: list[Tensor] = []
+        self.owners: list[int] = []
+        self.scalings: list[tuple[Tensor, Tensor]] = []
+
+    def data(self, task: Task) -> Data:
+        if not self.pixels:
+            return task.train
+        if self.mixing == "balanced":
+            return HalfAndHalf(task.train, self.memory())
+        return task.train + max(len(task.train) // self.capacity, 1) * self.memory()
+
+    def memory(self) -> Data:
+        """The buffer as data."""
+        return Joined(
+            [
+                Pixels(x, y.long(), owner, Scaling(*scaling))
+                for x, y, owner, scaling in zip(self.pixels, self.labels, self.owners, self.scalings, strict=True)
+            ]
+        )
+
+    def end_task(self, learner: Learner, task: Task) -> None:
+        """Every task gets its share: older ones give up their last images, of which any are as random as any."""
+        rng = learner.rng("buffer")
+        slots = len(self.pixels) + self.slots()
+        share = min(len(task.train), self.capacity // slots)
+        self.pixels = [x[:share].clone() for x in self.pixels]
+        self.labels = [y[:share].clone() for y in self.labels]
+        for _ in range(self.slots()):
+            rows = torch.randperm(len(task.train), generator=rng)[:share].to(learner.device)
+            batch = task.train.batch(rows)
+            self.pixels.append(task.train.pixels(rows) if self.storage == torch.uint8 else batch.x)
+            self.labels.append(batch.y.to(torch.int16))
+            self.owners.append(task.index)
+            scale, shift = next(task.train.leaves()).scaling
+            self.scalings.append((scale, shift))
+
+    def slots(self) -> int:
+        """Parts of the buffer that a task gets, drawn independently."""
+        return 1
+
+    @classmethod
+    def image_bytes(cls, pixels: int) -> int:
+        """Bytes that one image takes in the buffer, its label included."""
+        return pixels * cls.storage.itemsize + torch.int16.itemsize
+
+
+class HalfAndHalf(Joined):
+    """One pass over the new data in which every batch is half new, half drawn from the memory at random."""
+
+    def __init__(self, new: Data, memory: Data) -> None:
+        super().__init__((new, memory))
+        self.new, self.memory = new, memory
+
+    def __len__(self) -> int:
+        return 2 * len(self.new)
+
+    def order(self, rng: torch.Generator, batch: int) -> Tensor:
+        if batch < 2:
+            raise ValueError(f"batch {batch}: half of it comes from the memory, so give 2 or more")
+        new = torch.randperm(len(self.new), generator=rng)
+        old = torch.randint(len(self.memory), (len(new),), generator=rng) + len(self.new)
+        halves = zip(torch.split(new, batch // 2), torch.split(old, batch // 2), strict=True)
+        return torch.cat([half for pair in halves for half in pair])

@@ -1,0 +1,24 @@
+"""Naive rehearsal with a buffer of 8-bit pixels: four times the images in the same bytes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated
+
+import torch
+
+from engram.learning.method import Log
+from engram.methods.rehearsal import Rehearsal
+
+
+@dataclass
+class RehearsalC(Rehearsal):
+    """Naive rehearsal that really stores 8-bit pixels, and so loses nothing of an 8-bit source.
+
+    Paper row: "Naive rehearsal-C", whose code only took more images.
+    """
+
+    capacity: Annotated[int, Log(400, 80000)] = 4400
+    """Images in the buffer, for the whole sequence."""
+
+    storage = torch.uint8

@@ -1,0 +1,64 @@
+"""Synaptic intelligence."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated
+
+import torch
+
+from engram.learning.learner import Learner, Params
+from engram.learning.method import Log
+from engram.learning.penalty import QuadraticPenalty
+from engram.scenarios.task import Batch, Task, Tasks
+
+
+@dataclass
+class SI(QuadraticPenalty):
+    """Synaptic intelligence: what a parameter's path contributed to the fall of the loss (Zenke et al., 2017).
+
+    Paper row: "SI".
+    """
+
+    coef: Annotated[float, Log(1e-2, 1e4)] = 300.0
+    """Weight of the penalty."""
+    xi: float = 0.1
+    """Damping of the division by the squared path length; the authors' code has 0.1, Zenke et al. 0.001."""
+    clamp: bool = False
+    """Set negative contributions to 0; the authors' code does not."""
+
+    working = ("path",)
+
+    def start(self, learner: Learner, tasks: Tasks) -> None:
+        super().start(learner, tasks)
+        self._before: Params = [torch.empty_like(p) for p in learner.params]
+        self._gradient: Params = []
+
+    def begin_task(self, learner: Learner, task: Task) -> None:
+        self.path: Params = [torch.zeros_like(p) for p in learner.params]
+
+    @torch.no_grad()
+    def adjust_gradients(self, learner: Learner, batch: Batch) -> None:
+        """Notes gradient and place before the step; the penalty goes into a gradient of its own."""
+        self._gradient = []
+        for p, weight, centre, pull, before in zip(
+            learner.params, self.weights, self.centre, self._pull, self._before, strict=True
+        ):
+            assert p.grad is not None
+            self._gradient.append(p.grad)
+            before.copy_(p)
+            torch.sub(p, centre, out=pull)
+            p.grad = torch.addcmul(p.grad, weight, pull, value=2 * self.coef)
+
+    @torch.no_grad()
+    def after_step(self, learner: Learner) -> None:
+        for p, gradient, before, path in zip(learner.params, self._gradient, self._before, self.path, strict=True):
+            path.addcmul_(gradient, before.sub_(p))  # Zenke 2017, eq. 3: − gradient · (θ_new − θ_old)
+
+    @torch.no_grad()
+    def importance(self, learner: Learner, task: Task) -> Params:
+        new = []
+        for p, start, path, weight in zip(learner.params, self.centre, self.path, self.weights, strict=True):
+            contribution = path.clamp(min=0) if self.clamp else path
+            new.append(weight + contribution / ((p - start) ** 2 + self.xi))  # Zenke 2017, eq. 5
+        return new

@@ -1,0 +1,45 @@
+"""Metrics of three tasks, worked out by hand."""
+
+import pytest
+
+from engram.learning import metrics
+
+A = [[90.0], [96.0, 95.0], [60.0, 85.0, 99.0]]
+
+
+def test_average_accuracy():
+    assert metrics.average_accuracy(A) == pytest.approx(244 / 3)
+
+
+def test_average_incremental_accuracy():
+    assert metrics.average_incremental_accuracy(A) == pytest.approx((90 + 95.5 + 244 / 3) / 3)
+
+
+def test_forgetting_starts_from_the_best_that_was_ever_reached():
+    """Task 1 was best after task 2: 96 − 60. Task 2: 95 − 85."""
+    assert metrics.forgetting(A) == pytest.approx((36 + 10) / 2)
+
+
+def test_forgetting_does_not_count_the_last_row_as_a_best():
+    """Task 1 rose from 90 over 91 to 95: forgetting is −4, not 0."""
+    assert metrics.forgetting([[90.0], [91.0, 80.0], [95.0, 80.0, 99.0]]) == pytest.approx((-4 + 0) / 2)
+
+
+def test_backward_transfer():
+    assert metrics.backward_transfer(A) == pytest.approx(((60 - 90) + (85 - 95)) / 2)
+
+
+def test_forward_transfer():
+    assert metrics.forward_transfer([55.0, 40.0], [50.0, 44.0]) == pytest.approx(((55 - 50) + (40 - 44)) / 2)
+
+
+def test_intransigence():
+    assert metrics.intransigence(A, [98.0, 97.0, 96.0]) == pytest.approx((8 + 2 - 3) / 3)
+
+
+def test_one_row():
+    """A single task, and offline's one row of all tasks: nothing was forgotten, for nothing came after."""
+    for a, average in (([[97.0]], 97.0), ([[90.0, 94.0]], 92.0)):
+        assert metrics.average_accuracy(a) == metrics.average_incremental_accuracy(a) == average
+        assert metrics.forgetting(a) is None
+        assert metrics.backward_transfer(a) is None
