@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import copy
 import importlib.util
 import json
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -16,6 +17,7 @@ import torch
 
 from engram.experiments.run import settle
 from engram.experiments.spec import Spec
+from engram.learning.importance import fisher
 from engram.learning.learner import Learner, batches
 from engram.learning.train import backward, new_learner
 from engram.nets.mlp import MLPNet
@@ -52,12 +54,18 @@ def step_and_products(spec: Spec) -> dict[str, Any]:
     }
 
 
-def stepper(spec: Spec) -> tuple[Learner, Task, Callable[[], None]]:
-    """A learner on its first task, and one step of it, drawing its batch included."""
+def stepper(spec: Spec, task_number: int = 0) -> tuple[Learner, Task, Callable[[], None]]:
+    """A learner on one of its tasks, and one step of it, drawing its batch included."""
     tasks = spec.scenario.deal(spec.seed)
-    method = type(spec.method)()
+    method = copy.deepcopy(spec.method)
     learner = new_learner(tasks, method, spec.net, spec.training, spec.seed, torch.device("cpu"))
-    task = method.curriculum(tasks)[0]
+    curriculum = method.curriculum(tasks)
+    for task in curriculum[:task_number]:  # what the method keeps of earlier tasks, without training on them
+        learner.task = task.index
+        method.begin_task(learner, task)
+        method.end_task(learner, task)
+    task = curriculum[task_number]
+    learner.task = task.index
     method.begin_task(learner, task)
     data = method.data(task)
 
@@ -75,6 +83,38 @@ def stepper(spec: Spec) -> tuple[Learner, Task, Callable[[], None]]:
         method.after_step(learner)
 
     return learner, task, step
+
+
+def methods_cost(scenario: str, names: Sequence[str]) -> dict[str, Any]:
+    """A step of each method on its last task, and a task's Fisher, as multiples of plain Adam's step and epoch."""
+    settle(threads=1)
+    plain = preset(scenario, "adam")
+    last = len(plain.scenario.deal(0)) - 1
+    found: dict[str, Any] = {}
+    for name in names:
+        learner, task, plain_step = stepper(plain, last)
+        other, other_task, step = stepper(preset(scenario, name), last)
+        with task.train.opened(load=True), other_task.train.opened(load=True):
+            rounds = [in_turns(plain_step, step) for _ in range(ROUNDS)]
+            found[name] = min(two for _, two in rounds) / min(one for one, _ in rounds)
+    found["fisher"] = fisher_cost(plain)
+    return {"scenario": scenario, "methods": found}
+
+
+def fisher_cost(spec: Spec) -> float:
+    """The Fisher of one task, in epochs of training on it."""
+    learner, task, step = stepper(spec)
+    with task.train.opened(load=True):
+        epoch, importance = [], []
+        for _ in range(3):
+            start = time.perf_counter()
+            for _ in range(spec.training.passes(len(task.train))):
+                step()
+            middle = time.perf_counter()
+            fisher(learner, task.train)
+            epoch.append(middle - start)
+            importance.append(time.perf_counter() - middle)
+    return min(importance) / min(epoch)
 
 
 def in_turns(first: Callable[[], None], second: Callable[[], None]) -> tuple[float, float]:

@@ -11,6 +11,8 @@ from engram.cli import WrongCallError
 from engram.cli.options import parse
 from engram.cli.screen import OUT
 
+PENALTIES = ("l2", "ewc", "online-ewc", "mas", "si")
+
 
 @dataclass
 class BenchOptions:
@@ -20,6 +22,8 @@ class BenchOptions:
     """Scenario whose preset is measured."""
     method: tyro.conf.Positional[str] = "adam"
     """Method whose preset is measured."""
+    methods: tuple[str, ...] | None = None
+    """Measure instead what a step of these methods costs relative to plain Adam (none named: the penalties)."""
     json: bool = False
     """Print JSON."""
 
@@ -30,11 +34,19 @@ def bench(arguments: list[str]) -> int:
     from engram import bench as measure
 
     try:
-        found = measure.bench(options.scenario, options.method)
+        if options.methods is not None:
+            found = measure.methods_cost(options.scenario, options.methods or PENALTIES)
+        else:
+            found = measure.bench(options.scenario, options.method)
     except ValueError as error:
         raise WrongCallError(str(error)) from error
     if options.json:
         print(json.dumps(found))
+        return 0
+    if options.methods is not None:
+        OUT.print(f"{found['scenario']}: a step on the last task, in steps of plain Adam; Fisher of a task, in epochs")
+        for name, ratio in found["methods"].items():
+            OUT.print(f"  {name:<12} {ratio:.2f}")
         return 0
     lines = [
         f"{found['scenario']} {found['method']}, one thread",

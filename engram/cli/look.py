@@ -136,25 +136,42 @@ def ls(arguments: list[str]) -> int:
         return 0
     table = Table()
     for column in rows[0]:
-        table.add_column(column, overflow="fold")
+        table.add_column(column.replace("_", " "), overflow="fold")
     for row in rows:
-        table.add_row(*(", ".join(value) if isinstance(value, list) else str(value) for value in row.values()))
+        table.add_row(*(cell_text(value) for value in row.values()))
     OUT.print(table)
+    if what == "methods":
+        OUT.print(
+            "kept: bytes beyond network and optimiser at a boundary, in the class presets of MNIST; "
+            "equal memory: inside the paper's comparison at equal memory"
+        )
     return 0
+
+
+def cell_text(value: Any) -> str:
+    if isinstance(value, list):
+        return ", ".join(value) or "nothing"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return f"{value:,}" if isinstance(value, int) else str(value)
 
 
 def ls_methods() -> list[dict[str, Any]]:
     from dataclasses import fields
 
     from engram.methods import methods
+    from engram.paper.presets import EQUAL_MEMORY, kept_bytes
 
     return [
         {
             "method": name,
-            "what": (cls.__doc__ or "").split("\n")[0],
+            "what": (cls.__doc__ or "").split("\n")[0].partition(". ")[0],
             "fields": [f.name for f in fields(cls)],
-            "needs": sorted(cls.needs) or ["nothing"],
+            "needs": sorted(cls.needs),
             "optimizer": cls.optimizer,
+            "kept_split": kept_bytes("split-mnist/class", name),
+            "kept_permuted": kept_bytes("permuted-mnist/class", name),
+            "equal_memory": name in EQUAL_MEMORY,
         }
         for name, cls in methods().items()
     ]

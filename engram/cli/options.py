@@ -40,28 +40,38 @@ def field_docs(cls: type[Any]) -> dict[str, str]:
     return docs
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, eq=False)
 class Flag:
     """One field of one of the run's dataclasses, as a flag."""
 
     group: str
+    member: str
+    """The method of several that the field belongs to; else empty."""
     name: str
     type: Any
     default: Any
     doc: str
     source: str
 
+    @property
+    def label(self) -> str:
+        return f"{self.member}.{self.name}" if self.member else self.name
 
-def flags_of(group: str, instance: Any, sources: dict[str, str], default_source: str) -> list[Flag]:
+    @property
+    def attribute(self) -> str:
+        return self.label.replace("-", "_").replace(".", "__")
+
+
+def flags_of(group: str, instance: Any, sources: dict[str, str], default_source: str, member: str = "") -> list[Flag]:
     """The fields of a dataclass instance, whose values are the defaults."""
     hints = get_type_hints(type(instance), include_extras=True)
     docs = field_docs(type(instance))
-    return [
-        Flag(group, f.name, hints[f.name], getattr(instance, f.name), docs.get(f.name, ""),
-             sources.get(f.name, default_source))
-        for f in dataclasses.fields(instance)
-        if f.name not in ("images", "kind")
-    ]  # fmt: skip
+    flags = []
+    for f in dataclasses.fields(instance):
+        if f.name not in ("images", "kind"):
+            flag = Flag(group, member, f.name, hints[f.name], getattr(instance, f.name), docs.get(f.name, ""), "")
+            flags.append(dataclasses.replace(flag, source=sources.get(flag.label, default_source)))
+    return flags
 
 
 def numbers(value: Any) -> tuple[int, ...]:
@@ -100,13 +110,15 @@ def parse_flags(flags: Sequence[Flag], extra: type[Any], arguments: Sequence[str
     """Parses flags and the fields of `extra` together; an object with all of them as attributes."""
     fields: list[tuple[str, Any, Any]] = []
 
-    def add(name: str, kind: Any, default: Any, help_: str) -> None:
-        annotated: Any = Annotated.__class_getitem__((kind, tyro.conf.arg(help=help_)))  # type: ignore[attr-defined]
+    def add(name: str, kind: Any, default: Any, help_: str, flag: str | None = None) -> None:
+        about_it = tyro.conf.arg(help=help_, name=flag)
+        annotated: Any = Annotated.__class_getitem__((kind, about_it))  # type: ignore[attr-defined]
         fields.append((name, annotated, dataclasses.field(default=default)))
 
     for flag in flags:
         kind, words, _ = WORDS.get(flag.name, (flag.type, lambda value: value, None))
-        add(flag.name, kind, words(flag.default), f"{flag.doc} ({flag.source})" if flag.source else flag.doc)
+        help_ = f"{flag.doc} ({flag.source})" if flag.source else flag.doc
+        add(flag.attribute, kind, words(flag.default), help_, flag.label.replace("_", "-"))
     docs, hints = field_docs(extra), get_type_hints(extra, include_extras=True)
     for f in dataclasses.fields(extra):
         add(f.name, hints[f.name], f.default, docs.get(f.name, ""))
@@ -115,11 +127,11 @@ def parse_flags(flags: Sequence[Flag], extra: type[Any], arguments: Sequence[str
     return parse(cls, arguments, prog)
 
 
-def given(flags: Sequence[Flag], parsed: Any, group: str) -> dict[str, Any]:
+def given(flags: Sequence[Flag], parsed: Any, group: str, member: str = "") -> dict[str, Any]:
     """The values of a group's fields after parsing."""
     values = {}
     for f in flags:
-        if f.group == group:
-            value = getattr(parsed, f.name)
+        if (f.group, f.member) == (group, member):
+            value = getattr(parsed, f.attribute)
             values[f.name] = WORDS[f.name][2](value) if f.name in WORDS else value
     return values

@@ -46,6 +46,9 @@ class Combined(Method):
     def plain_loss(self) -> bool:
         return self._sole["loss"].plain_loss
 
+    def kept_bytes(self, parameters: int, pixels: int) -> int:
+        return sum(member.kept_bytes(parameters, pixels) for member in self._members)
+
     def network(self, net: nn.Module, tasks: Tasks) -> nn.Module:
         return self._sole["network"].network(net, tasks)
 

@@ -43,6 +43,10 @@ class Method:
         """The methods that this one is made of: itself."""
         return (self,)
 
+    def kept_bytes(self, parameters: int, pixels: int) -> int:
+        """What it keeps at a boundary, at most, with so many parameters and with images of so many pixels."""
+        return 0
+
     def network(self, net: nn.Module, tasks: Tasks) -> nn.Module:
         """The network to train."""
         return net

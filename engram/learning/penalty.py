@@ -32,6 +32,9 @@ class QuadraticPenalty(Method):
         self.centre: Params = [p.detach().clone() for p in learner.params]
         self._pull: Params = [torch.empty_like(p) for p in learner.params]
 
+    def kept_bytes(self, parameters: int, pixels: int) -> int:
+        return 2 * torch.float32.itemsize * parameters
+
     @abstractmethod
     def importance(self, learner: Learner, task: Task) -> Params:
         """The weights from now on, the task that was just learned included."""

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import difflib
 import importlib
+import importlib.util
 import inspect
 import pkgutil
+import sys
 from functools import cache
+from pathlib import Path
+from types import ModuleType
 
 from engram.learning.method import Method
 
@@ -17,14 +21,40 @@ def methods() -> dict[str, type[Method]]:
     found = {}
     for module_info in pkgutil.iter_modules(__path__):
         module = importlib.import_module(f"{__name__}.{module_info.name}")
-        own = [
-            cls
-            for cls in vars(module).values()
-            if inspect.isclass(cls) and issubclass(cls, Method) and cls.__module__ == module.__name__
-        ]
-        if own:
-            found[module_info.name.replace("_", "-")] = own[-1]
+        found[module_info.name.replace("_", "-")] = defined_in(module)[-1]
     return found
+
+
+def defined_in(module: ModuleType) -> list[type[Method]]:
+    """The methods that a file defines; its last is its method."""
+    return [
+        cls
+        for cls in vars(module).values()
+        if inspect.isclass(cls) and issubclass(cls, Method) and cls.__module__ == module.__name__
+    ]
+
+
+def load_file(path: Path) -> str:
+    """Adds the method of a file outside the package and returns its name, the file's."""
+    if not path.is_file():
+        raise ValueError(f"method file {path} does not exist")
+    name = path.stem.replace("_", "-")
+    if name in methods():
+        raise ValueError(f"method file {path}: there is a method {name} already; give the file another name")
+    spec = importlib.util.spec_from_file_location(f"engram_user_{path.stem}", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[module.__name__] = module  # dataclasses look their module up there
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:
+        raise ValueError(f"method file {path} cannot be loaded: {type(error).__name__}: {error}") from error
+    own = defined_in(module)
+    if not own:
+        raise ValueError(f"method file {path} defines no subclass of engram.Method")
+    methods()[name] = own[-1]
+    return name
 
 
 def method_class(name: str) -> type[Method]:
@@ -40,7 +70,7 @@ def method_class(name: str) -> type[Method]:
 
 
 def name_of(method: Method) -> str:
-    """The name of a method's class."""
+    """The name of a method; one that is in no file of methods goes by its class."""
     for name, cls in methods().items():
         if type(method) is cls:
             return name

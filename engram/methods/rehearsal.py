@@ -78,6 +78,9 @@ class Rehearsal(Method):
         """Parts of the buffer that a task gets, drawn independently."""
         return 1
 
+    def kept_bytes(self, parameters: int, pixels: int) -> int:
+        return self.capacity * self.image_bytes(pixels)
+
     @classmethod
     def image_bytes(cls, pixels: int) -> int:
         """Bytes that one image takes in the buffer, its label included."""

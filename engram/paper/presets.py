@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 from engram.experiments.spec import NETS, Spec
+from engram.learning.combine import combine
 from engram.learning.evaluate import Evaluation
 from engram.learning.learner import Training
 from engram.methods import method_class
-from engram.scenarios.named import MAKERS, Name, parse, preparation, scenario
+from engram.scenarios.named import Name, parse, preparation, scenario
 
 
 class Sourced(NamedTuple):
@@ -51,6 +53,8 @@ CAPACITIES: dict[str, dict[str, int]] = {
     "gem-textbook": {"split": 1100, "permuted": 4000},
 }
 """Images in the buffer."""
+EQUAL_MEMORY = frozenset({"l2", "online-ewc", "si", "mas", "rehearsal", "rehearsal-c", "gem", "dgr", "rtf"})
+"""Methods that the paper compares at equal memory; its EWC grows with the tasks, and LwF needs a copy of the model."""
 SUBSAMPLED = 256
 """Images of GEM's memory that a step of permuted MNIST looks at: all 4000 would take days."""
 
@@ -59,21 +63,28 @@ Settings = dict[str, dict[str, Sourced]]
 
 
 def settings(name: Name, method: str) -> Settings:
-    """What a named scenario and a method set."""
-    published = name.images == "mnist"
-    source = SCRIPTS if published else OURS
+    """What a named scenario and a method set; fields of combined methods (`rehearsal+si`) as `si.coef`."""
+    source = SCRIPTS if name.images == "mnist" else OURS
     values, prepared_by = preparation(name)
     protocol = PROTOCOLS[name.maker]
-    optimizer = method_class(method).optimizer
-    rated = "gem" if method.startswith("gem") else optimizer
-    training = {"epochs": Sourced(protocol["epochs"], source), "batch": Sourced(protocol["batch"], source)}
-    training["optimizer"] = Sourced(optimizer, source)
-    training["lr"] = rate(name, rated, source)
+    members = method.split("+")
+    optimizer = combine([method_class(member)() for member in members]).optimizer
+    rated = "gem" if any(member.startswith("gem") for member in members) else optimizer
+    of_methods = {
+        field if len(members) == 1 else f"{member}.{field}": sourced
+        for member in members
+        for field, sourced in method_settings(name, member, source).items()
+    }
     return {
         "scenario": {field: Sourced(value, prepared_by) for field, value in values.items()},
-        "method": method_settings(name, method, source),
+        "method": of_methods,
         "net": {"hidden": Sourced(protocol["hidden"], source)},
-        "training": training,
+        "training": {
+            "epochs": Sourced(protocol["epochs"], source),
+            "batch": Sourced(protocol["batch"], source),
+            "optimizer": Sourced(optimizer, source),
+            "lr": rate(name, rated, source),
+        },
     }
 
 
@@ -114,14 +125,32 @@ def preset(text: str, method: str, seed: int = 0) -> Spec:
         group: {field: sourced.value for field, sourced in fields.items()}
         for group, fields in settings(name, method).items()
     }
+    members = [
+        method_class(member)(**{field: s.value for field, s in method_settings(name, member, "").items()})
+        for member in method.split("+")
+    ]
     hidden = values["net"].pop("hidden")
     return Spec(
         scenario=scenario(text, **values["scenario"]),
-        method=method_class(method)(**values["method"]),
+        method=combine(members),
         net=NETS["mlp"](*hidden, **values["net"]),
         training=Training(**values["training"]),
         seed=seed,
     )
+
+
+def kept_bytes(text: str, method: str) -> int:
+    """What a preset's method keeps at a boundary, at most, by the sizes of MNIST's networks."""
+    name = parse(text)
+    outputs = (
+        {"split": 10, "permuted": 100}[name.maker]
+        if name.kind != "domain"
+        else {"split": 2, "permuted": 10}[name.maker]
+    )
+    hidden = PROTOCOLS[name.maker]["hidden"]
+    parameters = sum(a * b + b for a, b in pairwise((1024, *hidden, outputs)))
+    fields = {field: s.value for field, s in method_settings(name, method, "").items()}
+    return method_class(method)(**fields).kept_bytes(parameters, 1024)
 
 
 def label(spec: Spec) -> str | None:
@@ -132,4 +161,4 @@ def label(spec: Spec) -> str | None:
     except ValueError:  # an unnamed scenario, or a method of the user's own
         return None
     same = replace(spec, evaluation=Evaluation(), threads=1).key == published.key
-    return f"{name} {spec.method_name}" if same and name.maker in MAKERS else None
+    return f"{name} {spec.method_name}" if same else None

@@ -44,9 +44,7 @@ def test_less_than_a_batch_is_not_dropped():
     assert [len(batch) for batch in drawn(3, epochs=2, batch=4, drop_last=True)] == [3, 3]
 
 
-@pytest.mark.parametrize(
-    ("drop_last", "lengths"), [(False, [4, 4, 2, 4, 4, 2, 4]), (True, [4, 4, 4, 4, 4, 4, 4])]
-)
+@pytest.mark.parametrize(("drop_last", "lengths"), [(False, [4, 4, 2, 4, 4, 2, 4]), (True, [4, 4, 4, 4, 4, 4, 4])])
 def test_steps_reshuffle_when_the_images_are_used_up(drop_last, lengths):
     found = drawn(10, steps=7, batch=4, drop_last=drop_last)
     assert [len(batch) for batch in found] == lengths

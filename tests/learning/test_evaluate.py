@@ -55,7 +55,8 @@ def test_predictions_are_over_the_active_outputs(kind, seen, mask, right):
 
 def test_without_the_mask_only_intermediate_rows_of_class_learning_change(images):
     masked, free = (
-        Run(deal(images, "class"), training=SHORT, evaluation=eg.Evaluation(mask=mask)).outcome for mask in (True, False)
+        Run(deal(images, "class"), training=SHORT, evaluation=eg.Evaluation(mask=mask)).outcome
+        for mask in (True, False)
     )
     assert masked.losses == free.losses
     assert masked.accuracy[-1] == free.accuracy[-1]

@@ -1,10 +1,13 @@
 """During a run a method sees the training data of the task at hand, and nothing else."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from helpers import Run, blobs, everything
 
 import engram as eg
+from engram.learning.train import train
 from engram.scenarios.task import ClosedDataError
 
 HOOKS = ("begin_task", "loss", "adjust_gradients", "after_step", "end_task")
@@ -106,8 +109,6 @@ def test_drawing_from_a_past_task_raises(tasks):
 
 
 def test_a_buffer_of_own_pixels_may_be_drawn_from(tasks):
-    from dataclasses import replace
-
     class Buffer(eg.Method):
         kept = ("buffer",)
 
@@ -119,8 +120,6 @@ def test_a_buffer_of_own_pixels_may_be_drawn_from(tasks):
             self.buffer = replace(
                 task.train, x=task.train.pixels(rows), y=task.train.y[rows], rows=None, loaded=None, what="buffer"
             )
-
-    from engram.learning.train import train
 
     outcome = train(tasks, Buffer(), eg.MLP(12), eg.Training(epochs=2, batch=20))
     assert outcome.steps == 2 * (4 + 5 + 5)  # 80 images, then 80 and 20

@@ -22,7 +22,12 @@ def softmax_delta(y: torch.Tensor):
 
 @pytest.mark.parametrize(
     ("hidden", "outputs", "count"),
-    [((400, 400), 2, 571_202), ((400, 400), 10, 574_410), ((1000, 1000), 10, 2_036_010), ((1000, 1000), 100, 2_126_100)],
+    [
+        ((400, 400), 2, 571_202),
+        ((400, 400), 10, 574_410),
+        ((1000, 1000), 10, 2_036_010),
+        ((1000, 1000), 100, 2_126_100),
+    ],
 )
 def test_parameters_for_padded_mnist(hidden, outputs, count):
     net = built(*hidden, outputs=outputs, shape=(1, 32, 32))
@@ -140,7 +145,9 @@ def test_a_copy_and_a_reloaded_network_do_not_share_layers():
     assert torch.equal(twin(torch.randn(2, 36)), torch.zeros(2, 5))
 
 
-@pytest.mark.parametrize(("sizes", "heads"), [((0,), "random"), ((10, -3), "random"), ((2.5,), "random"), ((4,), "none")])
+@pytest.mark.parametrize(
+    ("sizes", "heads"), [((0,), "random"), ((10, -3), "random"), ((2.5,), "random"), ((4,), "none")]
+)
 def test_wrong_networks_are_refused(sizes, heads):
     with pytest.raises(ValueError, match="heads|layer sizes"):
         eg.MLP(*sizes, heads=heads)

@@ -51,15 +51,15 @@ def test_train_and_test_share_the_permutation_and_tasks_and_seeds_do_not():
 
 
 def test_a_seed_gives_the_same_permutations_whatever_the_number_of_tasks_and_the_kind():
-    short, long = (
-        eg.permute(ramp(), permutations=n, kind=k).deal(1) for n, k in ((2, "task"), (6, "domain"))
-    )
+    short, long = (eg.permute(ramp(), permutations=n, kind=k).deal(1) for n, k in ((2, "task"), (6, "domain")))
     assert places(short[1].train) == places(long[1].train)
 
 
 def test_the_border_takes_part():
     """A frame of 24 zeros around 5 × 5: left out of the permutation, they would all stay where they are."""
-    plain, moved = (everything(task.train).x[0].view(7, 7) for task in eg.permute(ramp(), permutations=2, pad=1).deal(0))
+    plain, moved = (
+        everything(task.train).x[0].view(7, 7) for task in eg.permute(ramp(), permutations=2, pad=1).deal(0)
+    )
     assert (plain[0] == 0).all()
     assert (plain == 0).sum() == (moved == 0).sum() == 24
     assert (moved[1:6, 1:6] == 0).sum() > 0

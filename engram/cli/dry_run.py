@@ -1,0 +1,80 @@
+"""`engram run --dry-run`: what would be run, where each value comes from, and what it costs."""
+
+from __future__ import annotations
+
+import copy
+import json
+import math
+import statistics
+import time
+from typing import Any
+
+import torch
+from rich.table import Table
+
+from engram.cli.options import Flag
+from engram.cli.resolve import prefixed
+from engram.cli.screen import OUT
+from engram.experiments.run import settle
+from engram.experiments.spec import Spec
+from engram.learning.ledger import size
+from engram.learning.train import backward, new_learner
+from engram.scenarios.task import Batch
+
+
+def dry_run(spec: Spec, flags: list[Flag], options: Any, seeds: list[int]) -> int:
+    """The resolved spec, where each value comes from, steps, bytes, estimated time."""
+    members = prefixed(spec.method)
+    values = {f: getattr(members[f.member] if f.group == "method" else getattr(spec, f.group), f.name) for f in flags}
+    sources = {f: f.source if values[f] == f.default else "this command" for f in flags}
+    cost = estimate(spec)
+    cost["runs"] = len(seeds)
+    if options.json:
+        named = {f"{f.group}.{f.label}": source for f, source in sources.items()}
+        print(json.dumps({"spec": spec.to_json(), "key": spec.key, "sources": named, **cost}))
+        return 0
+    table = Table(
+        title=f"{spec.scenario_name} {spec.method_name}, key {spec.key} (seed {spec.seed})", title_justify="left"
+    )
+    for column in ("value", "", "source"):
+        table.add_column(column)
+    for f in flags:
+        table.add_row(f"{f.group}.{f.label}", str(values[f]), sources[f])
+    OUT.print(table)
+    OUT.print(
+        f"{cost['steps']:,} steps a run, {len(seeds)} run(s), about {cost['seconds'] * len(seeds):.0f} s in all "
+        f"({cost['step_ms']:.1f} ms a step measured now)\n"
+        f"bytes: network {cost['bytes']['network']:,}, optimiser {cost['bytes']['optimizer']:,}, "
+        f"images {cost['bytes']['images']:,}, kept by the method {cost['bytes']['kept']:,}",
+    )
+    return 0
+
+
+def estimate(spec: Spec) -> dict[str, Any]:
+    """Steps, bytes, and seconds from a few real steps."""
+    settle(spec.threads)
+    tasks = spec.scenario.deal(spec.seed, spec.device)
+    method = copy.deepcopy(spec.method)
+    learner = new_learner(tasks, method, spec.net, spec.training, spec.seed, torch.device(spec.device))
+    sizes = [len(task.train) for task in method.curriculum(tasks)]
+    steps = sum(spec.training.steps_for(n) for n in sizes)
+    batch: Batch = tasks[0].train.batch(torch.arange(min(spec.training.batch, sizes[0]), device=spec.device))
+    times = []
+    for _ in range(12):
+        start = time.perf_counter()
+        backward(learner, method, batch)
+        learner.optimizer.step()
+        times.append(time.perf_counter() - start)
+    step = statistics.median(times)
+    leaves = {leaf.x.data_ptr(): leaf.x for task in tasks for d in (task.train, task.test) for leaf in d.leaves()}
+    return {
+        "steps": steps,
+        "step_ms": 1000 * step,
+        "seconds": steps * step,
+        "bytes": {
+            "network": size(learner.params),
+            "optimizer": size(learner.optimizer.state_dict()["state"]),
+            "images": size(list(leaves.values())),
+            "kept": method.kept_bytes(sum(p.numel() for p in learner.params), math.prod(tasks.shape)),
+        },
+    }

@@ -1,0 +1,142 @@
+"""From the words of a command line to the spec of a run."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from engram.cli import WrongCallError
+from engram.cli.options import Flag, flags_of, given
+from engram.experiments import records
+from engram.experiments.run import resolve_device
+from engram.experiments.spec import NETS, Spec, SpecError
+from engram.learning.combine import combine
+from engram.learning.evaluate import Evaluation
+from engram.learning.method import Method
+from engram.methods import load_file, methods, name_of
+from engram.methods.rehearsal import Rehearsal
+from engram.paper.presets import DEFAULT, settings
+from engram.scenarios.named import parse
+
+
+def with_method_files(arguments: list[str]) -> list[str]:
+    """Loads the files of --method-file and takes the flag out: the methods in them are flags' and names' source."""
+    left = []
+    words = iter(arguments)
+    try:
+        for word in words:
+            if word == "--method-file":
+                load_file(Path(next(words, "")))
+            elif word.startswith("--method-file="):
+                load_file(Path(word.partition("=")[2]))
+            else:
+                left.append(word)
+    except ValueError as error:
+        raise WrongCallError(str(error)) from error
+    return left
+
+
+def fitted(spec: Spec, options: Any) -> Spec:
+    """The spec within what the learner may use: no boundaries, so many bytes."""
+    if options.no_boundaries and "boundaries" in spec.method.needs:
+        free = ", ".join(name for name, cls in methods().items() if "boundaries" not in cls.needs)
+        raise ValueError(f"method {spec.method_name} needs task boundaries; without them there are {free}")
+    if options.memory_budget is None:
+        return spec
+    budget = positive("memory_budget", options.memory_budget)
+    tasks = spec.scenario.deal(spec.seed)
+    pixels = math.prod(tasks.shape)
+    parameters = sum(p.numel() for p in spec.net.build(tasks.shape, tasks.outputs).parameters())
+    buffers = [m for m in spec.method.members() if isinstance(m, Rehearsal)]
+    fixed = sum(m.kept_bytes(parameters, pixels) for m in spec.method.members() if m not in buffers)
+    if fixed > budget:
+        raise ValueError(f"method {spec.method_name} keeps {fixed:,} bytes, more than memory_budget {budget:,}")
+    members = list(spec.method.members())
+    for buffer in buffers:
+        images = (budget - fixed) // buffer.image_bytes(pixels)
+        if images < len(tasks):
+            raise ValueError(f"memory_budget {budget:,} leaves room for {images} images; keep one a task or more")
+        members[members.index(buffer)] = replace(buffer, capacity=images)
+    return replace(spec, method=combine(members))
+
+
+def positionals(arguments: list[str]) -> tuple[list[str], str, str]:
+    """(the flags, scenario, method): the two names stand together, in front or anywhere."""
+    for i, word in enumerate(arguments[:-1]):
+        follows = arguments[i + 1]
+        in_front = i == 0 or "/" in word
+        if not word.startswith("-") and not follows.startswith("-") and in_front:
+            return arguments[:i] + arguments[i + 2 :], word, follows
+        if i == 0 and not word.startswith("-"):
+            break
+    return arguments, "", ""
+
+
+def all_flags(base: Spec, scenario_name: str, method_name: str) -> list[Flag]:
+    """Every value that a run is defined by, with the preset's as defaults."""
+    groups = settings(parse(scenario_name), method_name)
+    sources = {group: {field: s.source for field, s in values.items()} for group, values in groups.items()}
+    flags = []
+    for group in ("scenario", "method", "net", "training", "evaluation"):
+        if group == "method":
+            for prefix, member in prefixed(base.method).items():
+                flags += flags_of(group, member, sources[group], DEFAULT, prefix)
+        else:
+            flags += flags_of(group, getattr(base, group), sources.get(group, {}), DEFAULT)
+    return flags
+
+
+def prefixed(method: Method) -> dict[str, Method]:
+    """What the flags of each member begin with; nothing where there is one."""
+    members = method.members()
+    return {name_of(member) if len(members) > 1 else "": member for member in members}
+
+
+def spec_from(base: Spec, flags: list[Flag], options: Any) -> Spec:
+    """The spec with what the command line changed."""
+    net = given(flags, options, "net")
+    return Spec(
+        scenario=replace(base.scenario, **given(flags, options, "scenario")),
+        method=combine(
+            [type(m)(**given(flags, options, "method", prefix)) for prefix, m in prefixed(base.method).items()]
+        ),
+        net=NETS["mlp"](*net.pop("hidden"), **net),
+        training=replace(base.training, **given(flags, options, "training")),
+        evaluation=Evaluation(**given(flags, options, "evaluation")),
+        threads=positive("threads", options.threads),
+        device=resolve_device(options.device),
+    )
+
+
+def positive(name: str, value: int) -> int:
+    if value < 1:
+        raise ValueError(f"{name} {value} is out of range; give 1 or more")
+    return value
+
+
+def seeds_of(options: Any) -> list[int]:
+    if options.seeds is not None:
+        if options.seed is not None:
+            raise ValueError("give --seed or --seeds, not both")
+        return list(range(positive("seeds", options.seeds)))
+    return [options.seed or 0]
+
+
+def find_spec(what: str, out: Path) -> dict[str, Any]:
+    path = Path(what)
+    if path.exists():
+        try:
+            values = json.loads(path.read_text().splitlines()[0] if path.suffix == ".jsonl" else path.read_text())
+        except (json.JSONDecodeError, IndexError, UnicodeDecodeError) as error:
+            raise SpecError(f"{what} is not JSON: {error}") from error
+        found: dict[str, Any] = values.get("spec", values) if isinstance(values, dict) else {}
+        return found
+    for folder in (out, Path("results")):
+        for file in sorted(folder.glob("*.jsonl")):
+            for record in records.read(file):
+                if record.key == what:
+                    return record.spec
+    raise SpecError(f"{what!r} is neither a file nor the key of a record in {out}/ or results/")
