@@ -17,8 +17,9 @@ if TYPE_CHECKING:
     from engram.experiments.records import Record
     from engram.experiments.run import run
     from engram.learning.evaluate import Evaluation
-    from engram.learning.learner import Learner, Training
+    from engram.learning.learner import Learner, Params, Training
     from engram.learning.method import Method
+    from engram.learning.penalty import QuadraticPenalty
     from engram.methods.adagrad import Adagrad
     from engram.methods.adam import Adam
     from engram.methods.ewc import EWC
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from engram.scenarios.named import scenario
     from engram.scenarios.permute import permute
     from engram.scenarios.split import split
+    from engram.scenarios.task import Batch, Data, Task, Tasks
 
 _HOMES = {
     "Images": "data",
@@ -47,6 +49,12 @@ _HOMES = {
     "Learner": "learning.learner",
     "Training": "learning.learner",
     "Method": "learning.method",
+    "Params": "learning.learner",
+    "QuadraticPenalty": "learning.penalty",
+    "Batch": "scenarios.task",
+    "Data": "scenarios.task",
+    "Task": "scenarios.task",
+    "Tasks": "scenarios.task",
     "Adagrad": "methods.adagrad",
     "Adam": "methods.adam",
     "Offline": "methods.offline",
@@ -76,6 +84,8 @@ __all__ = [
     "SI",
     "Adagrad",
     "Adam",
+    "Batch",
+    "Data",
     "Evaluation",
     "GEMTextbook",
     "Images",
@@ -83,9 +93,13 @@ __all__ = [
     "Method",
     "Offline",
     "OnlineEWC",
+    "Params",
+    "QuadraticPenalty",
     "Record",
     "Rehearsal",
     "RehearsalC",
+    "Task",
+    "Tasks",
     "Training",
     "categorize",
     "images",

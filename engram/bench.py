@@ -92,8 +92,8 @@ def methods_cost(scenario: str, names: Sequence[str]) -> dict[str, Any]:
     last = len(plain.scenario.deal(0)) - 1
     found: dict[str, Any] = {}
     for name in names:
-        learner, task, plain_step = stepper(plain, last)
-        other, other_task, step = stepper(preset(scenario, name), last)
+        _, task, plain_step = stepper(plain, last)
+        _, other_task, step = stepper(preset(scenario, name), last)
         with task.train.opened(load=True), other_task.train.opened(load=True):
             rounds = [in_turns(plain_step, step) for _ in range(ROUNDS)]
             found[name] = min(two for _, two in rounds) / min(one for one, _ in rounds)
