@@ -68,9 +68,9 @@ class RunOptions:
 
 def run(arguments: list[str]) -> int:
     """The command."""
-    if "--spec" in arguments:
-        return run_again(arguments)
     arguments = with_method_files(arguments)
+    if any(word == "--spec" or word.startswith("--spec=") for word in arguments):
+        return run_again(arguments)
     arguments, scenario_name, method_name = positionals(arguments)
     if not scenario_name or not method_name:
         print(USAGE)
