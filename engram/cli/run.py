@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
@@ -19,8 +19,8 @@ from engram.cli.options import parse_flags
 from engram.cli.resolve import all_flags, find_spec, fitted, positionals, seeds_of, spec_from, with_method_files
 from engram.cli.screen import ERR, OUT
 from engram.experiments import records
+from engram.experiments.engines import Job, run_jobs
 from engram.experiments.records import Record
-from engram.experiments.run import run_spec
 from engram.experiments.spec import Spec, from_json
 from engram.learning import metrics
 from engram.learning.train import Progress as Where
@@ -54,6 +54,8 @@ class RunOptions:
     """Threads of a run; bits depend on it."""
     device: Literal["auto", "cpu", "cuda", "mps"] = "cpu"
     """Where it is computed; auto takes the best there is."""
+    workers: int | None = None
+    """Processes; as many as cores where there are as many runs."""
     memory_budget: int | None = None
     """Bytes that the method may keep across a boundary: sizes a buffer, refuses a method that cannot fit."""
     no_boundaries: bool = False
@@ -93,7 +95,7 @@ def run(arguments: list[str]) -> int:
         raise WrongCallError(str(error)) from error
     if options.dry_run:
         return dry_run(spec, flags, options, seeds)
-    return run_all([replace(spec, seed=seed) for seed in seeds], options.out, options.json)
+    return run_all([replace(spec, seed=seed) for seed in seeds], options.out, options.json, options.workers)
 
 
 def run_again(arguments: list[str]) -> int:
@@ -117,8 +119,8 @@ def run_again(arguments: list[str]) -> int:
         raise WrongCallError(str(error)) from error
 
 
-def run_all(specs: list[Spec], out: Path, as_json: bool) -> int:
-    """Runs the specs one after the other and says what came of them."""
+def run_all(specs: list[Spec], out: Path, as_json: bool, workers: int | None = None) -> int:
+    """Runs the specs and says what came of them."""
     first = specs[0]
     tasks = first.scenario.deal(first.seed)
     preset_label = label(first)
@@ -128,46 +130,50 @@ def run_all(specs: list[Spec], out: Path, as_json: bool) -> int:
         + ("; the published setting" if preset_label else "; not a published setting"),
     )
     done = []
-    for spec in specs:
-        with progress(spec) as watch:
-            record = run_spec(spec, out, preset=preset_label, watch=watch)
-        done.append(record)
-        if as_json:
-            print(record.to_json(), flush=True)
-        else:
-            ERR.print(line(record, out))
+    with progress() as watch:
+        for _, record in run_jobs([Job(spec, preset_label) for spec in specs], out, workers=workers, watch=watch):
+            done.append(record)
+            if as_json:
+                print(record.to_json(), flush=True)
+            else:
+                ERR.print(line(record, out))
     if not as_json:
         summary(done, out)
     return 0 if all(record.status == "done" for record in done) else 1
 
 
 @contextmanager
-def progress(spec: Spec) -> Iterator[Any]:
-    """A live bar on a terminal, a plain line a task elsewhere."""
-    if ERR.is_terminal:
-        bar = Progress(
-            TextColumn("seed {task.fields[seed]}  task {task.fields[where]}"),
-            BarColumn(),
-            TextColumn("{task.completed}/{task.total} steps  loss {task.fields[loss]:.3f}"),
-            TimeRemainingColumn(),
-            console=ERR,
-            transient=True,
+def progress() -> Iterator[Callable[[Spec], Callable[[Where], None]]]:
+    """For each run a live bar on a terminal, a plain line a task elsewhere."""
+    bar = Progress(
+        TextColumn("seed {task.fields[seed]}  task {task.fields[where]}"),
+        BarColumn(),
+        TextColumn("{task.completed}/{task.total} steps  loss {task.fields[loss]:.3f}"),
+        TimeRemainingColumn(),
+        console=ERR,
+        transient=True,
+    )
+
+    def live(spec: Spec) -> Callable[[Where], None]:
+        for old in bar.task_ids:
+            bar.remove_task(old)
+        task = bar.add_task("", total=None, seed=spec.seed, where="1", loss=float("nan"))
+        return lambda at: bar.update(
+            task, total=at.steps, completed=at.step, where=f"{at.task}/{at.tasks}", loss=at.loss
         )
-        with bar:
-            task = bar.add_task("", total=None, seed=spec.seed, where="1", loss=float("nan"))
 
-            def watch(at: Where) -> None:
-                where = f"{at.task}/{at.tasks}"
-                bar.update(task, total=at.steps, completed=at.step, where=where, loss=at.loss)
-
-            yield watch
-    else:
-
-        def plain(at: Where) -> None:
+    def plain(spec: Spec) -> Callable[[Where], None]:
+        def watch(at: Where) -> None:
             if at.accuracy:
                 seen = " ".join(f"{a:.1f}" for a in at.accuracy)
                 ERR.print(f"seed {spec.seed}  task {at.task}/{at.tasks}  accuracy {seen}")
 
+        return watch
+
+    if ERR.is_terminal:
+        with bar:
+            yield live
+    else:
         yield plain
 
 

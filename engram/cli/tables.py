@@ -89,6 +89,8 @@ class ReproduceOptions:
     columns: tuple[str, ...] = ()
     """Only these columns."""
     seeds: Annotated[int, tyro.conf.arg(help="Runs a cell: seeds 0 to this less one.")] = 10
+    workers: int | None = None
+    """Processes; as many as cores."""
     results: Path = Path("results")
     """Folder for the records, a file a table; what is recorded there is not run again."""
 
@@ -107,36 +109,33 @@ def reproduce(arguments: list[str]) -> int:
         ]
     except ValueError as error:
         raise WrongCallError(str(error)) from error
-    status = make_runs(table, wanted, options.seeds, options.results)
+    status = make_runs(table, wanted, options.seeds, options.results, options.workers)
     found = compared(table, options.results, options.rows, options.columns)
     shown = [cell for cell in found if cell.row in {c.row for c in wanted}]
     print_cells(table, shown, OUT)
     return status
 
 
-def make_runs(table: str, wanted: list[Cell], seeds: int, folder: Path) -> int:
+def make_runs(table: str, wanted: list[Cell], seeds: int, folder: Path, workers: int | None) -> int:
     """Runs what is missing, a seed of every cell before the next seed, so that a stopped table is even."""
     from engram.cli.run import line, progress
-    from engram.experiments.run import run_spec
+    from engram.experiments.engines import Job, run_jobs
     from engram.methods import methods
     from engram.paper.presets import preset
 
     absent = sorted({cell.row for cell in wanted} - set(methods()))
     if absent:
         ERR.print(f"not there yet: {', '.join(absent)}")
-    ready = [cell for cell in wanted if cell.row not in absent]
-    total, done, status = len(ready) * seeds, 0, 0
+    labels = [preset_name(table, cell.row, cell.column) for cell in wanted if cell.row not in absent]
+    done = status = 0
+    total = len(labels) * seeds
     try:
-        for seed in range(seeds):
-            for cell in ready:
-                label = preset_name(table, cell.row, cell.column)
-                scenario, _, method = label.partition(" ")
-                spec = preset(scenario, method, seed)
-                with progress(spec) as watch:
-                    record = run_spec(spec, folder, file=f"{table}.jsonl", preset=label, watch=watch)
+        jobs = [Job(preset(*words(label), seed), label) for seed in range(seeds) for label in labels]
+        with progress() as watch:
+            for job, record in run_jobs(jobs, folder, file=f"{table}.jsonl", workers=workers, watch=watch):
                 done += 1
                 status = status if record.status == "done" else 1
-                ERR.print(f"{done}/{total}  {label}  {line(record, folder)}")
+                ERR.print(f"{done}/{total}  {job.preset}  {line(record, folder)}")
     except ValueError as error:  # the data cannot be had
         raise WrongCallError(str(error)) from error
     except KeyboardInterrupt:
@@ -145,3 +144,9 @@ def make_runs(table: str, wanted: list[Cell], seeds: int, folder: Path) -> int:
         )
         raise
     return status
+
+
+def words(label: str) -> tuple[str, str]:
+    """`split-mnist/class ewc` as scenario and method."""
+    scenario, _, method = label.partition(" ")
+    return scenario, method

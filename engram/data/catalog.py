@@ -12,18 +12,32 @@ from engram.data.progress import Say, tell
 from engram.data.sets import SETS, ImageSet
 
 CATALOG: dict[str, ImageSet] = {image_set.name: image_set for image_set in SETS}
+KEPT_IN_MEMORY = 6
+"""Image sets that are not read again: as many as the longest queue of them, and one."""
+_LOADED: dict[tuple[str, str], Images] = {}
 
 
 def images(name: str, *, say: Say = tell) -> Images:
     """The image set of that name, fetched first where it is not on this machine.
 
-    `name` is one of `CATALOG`, or the stem of an own `.npz` in the folder ENGRAM_DATA, or the path of one.
+    `name` is one of `CATALOG`, or the stem of an own `.npz` in the folder ENGRAM_DATA, or the path of one. A set that
+    was read before is given again, as long as it comes from the same place.
     """
+    path, _ = _prepared(name)
+    place = f"{path} {path.stat().st_mtime_ns}" if path else str(data_folders())
+    if (name, place) not in _LOADED:
+        while len(_LOADED) >= KEPT_IN_MEMORY:
+            del _LOADED[next(iter(_LOADED))]
+        _LOADED[name, place] = _read(name, say)
+    return _LOADED[name, place]
+
+
+def _read(name: str, say: Say) -> Images:
     path, note = _prepared(name)
     known = CATALOG.get(name)
     classes = known.classes if known else None
     if path:
-        return _made(str(path), read_npz(path), classes, path.stem if known is None else name, note)
+        return _made(str(path), read_npz(path), classes, name, note)
     form, paths = fetch(name, _known(name).forms, say)
     return _made(name, form.read(paths), classes, name, note)
 

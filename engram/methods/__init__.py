@@ -14,6 +14,8 @@ from types import ModuleType
 
 from engram.learning.method import Method
 
+_FILES: list[str] = []
+
 
 @cache
 def methods() -> dict[str, type[Method]]:
@@ -54,7 +56,13 @@ def load_file(path: Path) -> str:
     if not own:
         raise ValueError(f"method file {path} defines no subclass of engram.Method")
     methods()[name] = own[-1]
+    _FILES.append(str(path.resolve()))
     return name
+
+
+def loaded_files() -> list[str]:
+    """The files that `load_file` has added."""
+    return list(_FILES)
 
 
 def method_class(name: str) -> type[Method]:

@@ -199,7 +199,7 @@ def test_own_sets_are_known_by_name_and_by_path(folders, tmp_path):
     path = prepared(folders[0], "pets", 2, classes=["cat", "dog"])
     elsewhere = prepared(tmp_path / "elsewhere", "birds", 3)
     assert (images("pets").name, images("pets").classes) == ("pets", ("cat", "dog"))
-    assert (images(str(elsewhere)).name, images(str(elsewhere)).n_classes) == ("birds", 3)
+    assert (images(str(elsewhere)).name, images(str(elsewhere)).n_classes) == (str(elsewhere), 3)
     assert available()["pets"] == path
     assert get("pets") == folders[0]
 
