@@ -1,7 +1,5 @@
 """What all tests share: one thread, and MNIST where it can be had."""
 
-from collections.abc import Iterator
-
 import pytest
 import torch
 
@@ -32,10 +30,10 @@ def padded() -> dict[str, object]:
 
 
 @pytest.fixture(scope="module")
-def split_mnist(mnist: eg.Images, padded: dict[str, object]) -> Iterator[dict[str, Tasks]]:
-    yield {kind: eg.split(mnist, kind=kind, **padded).deal(0) for kind in ("task", "domain", "class")}
+def split_mnist(mnist: eg.Images, padded: dict[str, object]) -> dict[str, Tasks]:
+    return {kind: eg.split(mnist, kind=kind, **padded).deal(0) for kind in ("task", "domain", "class")}
 
 
 @pytest.fixture(scope="module")
-def permuted_mnist(mnist: eg.Images, padded: dict[str, object]) -> Iterator[dict[str, Tasks]]:
-    yield {kind: eg.permute(mnist, kind=kind, **padded).deal(0) for kind in ("task", "domain", "class")}
+def permuted_mnist(mnist: eg.Images, padded: dict[str, object]) -> dict[str, Tasks]:
+    return {kind: eg.permute(mnist, kind=kind, **padded).deal(0) for kind in ("task", "domain", "class")}

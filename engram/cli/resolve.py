@@ -19,7 +19,7 @@ from engram.learning.method import Method
 from engram.methods import load_file, methods, name_of
 from engram.methods.rehearsal import Rehearsal
 from engram.paper.presets import DEFAULT, settings
-from engram.scenarios.named import parse
+from engram.scenarios.named import MAKERS, parse
 
 
 def with_method_files(arguments: list[str]) -> list[str]:
@@ -64,14 +64,15 @@ def fitted(spec: Spec, options: Any) -> Spec:
 
 
 def positionals(arguments: list[str]) -> tuple[list[str], str, str]:
-    """(the flags, scenario, method): the two names stand together, in front or anywhere."""
-    for i, word in enumerate(arguments[:-1]):
-        follows = arguments[i + 1]
-        in_front = i == 0 or "/" in word
-        if not word.startswith("-") and not follows.startswith("-") and in_front:
+    """(the flags, scenario, method): in front, or after flags where the first is the name of a scenario."""
+    for i, word in enumerate(arguments):
+        named = "/" in word and word.partition("-")[0] in MAKERS
+        if word.startswith("-") or (i > 0 and not named):
+            continue
+        follows = arguments[i + 1] if i + 1 < len(arguments) else ""
+        if follows and not follows.startswith("-"):
             return arguments[:i] + arguments[i + 2 :], word, follows
-        if i == 0 and not word.startswith("-"):
-            break
+        return arguments[:i] + arguments[i + 1 :], word, ""
     return arguments, "", ""
 
 
@@ -98,6 +99,8 @@ def prefixed(method: Method) -> dict[str, Method]:
 def spec_from(base: Spec, flags: list[Flag], options: Any) -> Spec:
     """The spec with what the command line changed."""
     net = given(flags, options, "net")
+    if not net["hidden"]:
+        raise ValueError("hidden is empty; give the size of one layer or more")
     return Spec(
         scenario=replace(base.scenario, **given(flags, options, "scenario")),
         method=combine(
@@ -118,6 +121,8 @@ def positive(name: str, value: int) -> int:
 
 
 def seeds_of(options: Any) -> list[int]:
+    if options.workers is not None:
+        positive("workers", options.workers)
     if options.seeds is not None:
         if options.seed is not None:
             raise ValueError("give --seed or --seeds, not both")
@@ -127,16 +132,16 @@ def seeds_of(options: Any) -> list[int]:
 
 def find_spec(what: str, out: Path) -> dict[str, Any]:
     path = Path(what)
-    if path.exists():
+    if path.is_file():
         try:
             values = json.loads(path.read_text().splitlines()[0] if path.suffix == ".jsonl" else path.read_text())
         except (json.JSONDecodeError, IndexError, UnicodeDecodeError) as error:
             raise SpecError(f"{what} is not JSON: {error}") from error
         found: dict[str, Any] = values.get("spec", values) if isinstance(values, dict) else {}
         return found
-    for folder in (out, Path("results")):
+    for folder in (out, Path("runs"), Path("results")):
         for file in sorted(folder.glob("*.jsonl")):
             for record in records.read(file):
                 if record.key == what:
                     return record.spec
-    raise SpecError(f"{what!r} is neither a file nor the key of a record in {out}/ or results/")
+    raise SpecError(f"{what!r} is neither a file nor the key of a record in {out}/, runs/ or results/")

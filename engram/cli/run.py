@@ -87,7 +87,8 @@ def run(arguments: list[str]) -> int:
     options = parse_flags(flags, RunOptions, arguments, f"engram run {name} {method_name}", about)
     try:
         spec = spec_from(base, flags, options)
-        if "--lr" not in arguments and options.optimizer != base.training.optimizer:
+        chosen_rate = any(word.partition("=")[0] == "--lr" for word in arguments)
+        if not chosen_rate and options.optimizer != base.training.optimizer:
             spec = replace(spec, training=replace(spec.training, lr=rate(name, options.optimizer, "").value))
         spec = fitted(spec, options)
         seeds = seeds_of(options)

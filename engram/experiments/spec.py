@@ -43,7 +43,7 @@ class Spec:
 
     @property
     def scenario_name(self) -> str:
-        maker = next(name for name, cls in MAKERS.items() if cls is type(self.scenario))
+        maker = next((name for name, cls in MAKERS.items() if cls is type(self.scenario)), type(self.scenario).make)
         return f"{maker}-{'+'.join(images.name for images in self.scenario.images)}/{self.scenario.kind}"
 
     @property
@@ -123,7 +123,7 @@ def own_source(method: Method) -> dict[str, str]:
     try:
         return {"source": hashlib.sha256(inspect.getsource(type(method)).encode()).hexdigest()[:16]}
     except (OSError, TypeError):  # typed in at a prompt
-        return {}
+        return {"source": "unknown"}
 
 
 def images_of(name: str, fingerprint: str) -> Images:
@@ -135,7 +135,7 @@ def images_of(name: str, fingerprint: str) -> Images:
 
 
 def net_name(net: MLP) -> str:
-    return next(name for name, cls in NETS.items() if cls is type(net))
+    return next((name for name, cls in NETS.items() if cls is type(net)), type(net).__name__)
 
 
 def fixed_values(values: dict[str, Any]) -> dict[str, Any]:
@@ -150,7 +150,14 @@ def jsonable(value: Any) -> Any:
 def changed(instance: Any) -> dict[str, Any]:
     """The fields of a dataclass that differ from their defaults."""
     values = {f.name: (getattr(instance, f.name), default_of(f)) for f in fields(instance) if f.name != "images"}
-    return {name: jsonable(value) for name, (value, default) in values.items() if value != default}
+    return {name: canonical(value) for name, (value, default) in values.items() if value != default}
+
+
+def canonical(value: Any) -> Any:
+    """As it is hashed: 1 and 1.0 are the same, and so are tuples and lists."""
+    if isinstance(value, list | tuple):
+        return [canonical(v) for v in value]
+    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def default_of(f: Field[Any]) -> Any:

@@ -16,9 +16,13 @@ SOLE = ("network", "curriculum", "data", "loss")
 
 def combine(methods: Sequence[Method]) -> Method:
     """One method that does what all of these do; refused where two of them want the same thing."""
-    if len(methods) == 1:
-        return methods[0]
-    return Combined(tuple(methods))
+    members = tuple(member for method in methods for member in method.members())
+    if not members:
+        raise ValueError("no method was given; give one or more")
+    twice = [type(m).__name__ for m in members if sum(type(other) is type(m) for other in members) > 1]
+    if twice:
+        raise ValueError(f"method {twice[0]} is named twice; a combination has each method once")
+    return members[0] if len(members) == 1 else Combined(members)
 
 
 class Combined(Method):

@@ -29,16 +29,12 @@ class Evaluation:
 @torch.no_grad()
 def count_correct(learner: Learner, task: Task, mask: bool = True) -> tuple[int, int]:
     """(right, all) on a task's test images."""
-    outputs = learner.active(task.index)
-    if not mask and learner.tasks.kind != "task":  # a task's head is chosen by its identity, mask or not
-        outputs = slice(0, learner.tasks.outputs)
     right = torch.zeros((), dtype=torch.long, device=learner.device)
     training = learner.net.training
     learner.net.eval()
     with task.test.opened():
         for batch in task.test.chunks():
-            guess = learner.logits(batch.x)[:, outputs].argmax(1) + outputs.start
-            right += (guess == batch.y).sum()
+            right += (learner.predict(batch, mask) == batch.y).sum()
     learner.net.train(training)
     return int(right), len(task.test)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import Literal
 
 import torch
@@ -35,8 +36,7 @@ def fisher(
             which is larger wherever the mean gradient is not zero.
         batch: Images a mini-batch.
     """
-    if estimator == "batch" and label == "exact":
-        raise ValueError("label 'exact' goes with estimator 'sample'; choose predicted, true or sampled")
+    check_estimator(label, estimator)
     with in_eval_mode(learner.net):
         if estimator == "sample":
             return per_sample(learner, data, label)
@@ -48,6 +48,11 @@ def fisher(
                 sum_.addcmul_(g, g, value=len(chunk.y))
             count += 1
         return [t / count for t in total]
+
+
+def check_estimator(label: Label, estimator: Estimator) -> None:
+    if estimator == "batch" and label == "exact":
+        raise ValueError("label 'exact' goes with estimator 'sample'; choose predicted, true or sampled")
 
 
 def per_sample(learner: Learner, data: Data, label: Label) -> Params:
@@ -114,9 +119,16 @@ def summed_gradients(net: nn.Module, x: Tensor, delta: Delta, of: Callable[[Tens
     if taps is not None:
         return [s for a, g in taps(x, delta) for s in (of(g).t() @ of(a), of(g).sum(0))]
     layers = [m for m in net.modules() if any(True for _ in m.parameters(recurse=False))]
-    if all(type(layer) is nn.Linear or is_plain_convolution(layer) for layer in layers):
-        return by_layer(net, layers, x, delta, of)
+    owned = [p for layer in layers for p in layer.parameters(recurse=False)]
+    each_once = len(set(owned)) == len(owned) and all(p.requires_grad for p in owned)
+    if each_once and all(type(layer) is nn.Linear or is_plain_convolution(layer) for layer in layers):
+        with suppress(NoClosedFormError):
+            return by_layer(net, layers, x, delta, of)
     return by_function(net, x, delta, of)
+
+
+class NoClosedFormError(Exception):
+    """A layer is used in a way that its per-sample gradients have no closed form for."""
 
 
 def is_plain_convolution(layer: nn.Module) -> bool:
@@ -136,10 +148,9 @@ def by_layer(
     outputs: dict[nn.Module, Tensor] = {}
 
     def note(layer: nn.Module, arguments: tuple[Tensor, ...], output: Tensor) -> Tensor:
-        if layer in inputs:
-            raise ValueError(
-                "a layer that is used twice has no closed form: its gradients add up before they are squared"
-            )
+        rows = arguments[0].ndim == (2 if isinstance(layer, nn.Linear) else 4)
+        if layer in inputs or not rows:  # used twice, or at several places: gradients add up before they are squared
+            raise NoClosedFormError
         inputs[layer], outputs[layer] = arguments[0].detach(), output
         return output.clone()  # what follows may work in place
 

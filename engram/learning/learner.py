@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import inspect
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
@@ -45,11 +46,14 @@ class Training:
 
     def __post_init__(self) -> None:
         for name, least in (("epochs", 1), ("steps", 0), ("batch", 1), ("momentum", 0), ("weight_decay", 0)):
-            if getattr(self, name) < least:
+            if not least <= getattr(self, name) < float("inf"):
                 raise ValueError(f"{name} {getattr(self, name)} is out of range; give {least} or more")
         if not 0 < self.lr < float("inf"):
             raise ValueError(f"lr {self.lr} is out of range; give a number above 0")
-        optimizer_class(self.optimizer)
+        accepted = inspect.signature(optimizer_class(self.optimizer)).parameters
+        for name in ("momentum", "weight_decay"):
+            if getattr(self, name) and name not in accepted:
+                raise ValueError(f"{name} {getattr(self, name)}: optimizer {self.optimizer} has no {name}")
 
     def passes(self, images: int) -> int:
         """Batches in one pass."""
@@ -131,6 +135,19 @@ class Learner:
                 total = total + cross_entropy(own, batch.y.index_select(0, here) - head.start, reduction="sum")
         return total / len(batch.y)
 
+    @torch.no_grad()
+    def predict(self, batch: Batch, mask: bool = True) -> Tensor:
+        """The likeliest of each sample's active outputs; without a mask, of all (a task's head is known anyway)."""
+        logits = self.logits(batch.x)
+        if self.tasks.kind != "task":
+            outputs = self.active(batch.tasks[0]) if mask else slice(0, self.tasks.outputs)
+            return logits[:, outputs].argmax(1) + outputs.start
+        guess = torch.zeros_like(batch.y)
+        for task in batch.tasks:
+            head = self.active(task)
+            guess = torch.where(batch.t == task, logits[:, head].argmax(1) + head.start, guess)
+        return guess
+
     def loss_and_gradients(self, batch: Batch) -> tuple[Tensor, Params]:
         """Of the plain loss, leaving p.grad alone; in closed form where the network has one."""
         losses: list[Tensor] = []
@@ -183,6 +200,7 @@ class Learner:
         twin = copy.copy(self)
         twin.net = copy.deepcopy(self.net).requires_grad_(False)
         twin.params = []
+        del twin.optimizer
         return twin
 
     def rng(self, purpose: str) -> torch.Generator:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from dataclasses import dataclass, fields
+from typing import ClassVar, Literal, NamedTuple, get_args, get_origin, get_type_hints
 
 from torch import Tensor, nn
 
@@ -33,6 +33,13 @@ class Method:
     """The optimiser where none is asked for."""
     checkpoints: ClassVar[str] = "task"
     """`task`: resumable at each boundary; `epoch`: at each pass too (nothing is kept within a task)."""
+
+    def __post_init__(self) -> None:
+        hints = get_type_hints(type(self))
+        for f in fields(self):
+            choices, value = get_args(hints[f.name]), getattr(self, f.name)
+            if get_origin(hints[f.name]) is Literal and value not in choices:
+                raise ValueError(f"{f.name} {value!r} is unknown; choose from {', '.join(map(str, choices))}")
 
     @property
     def plain_loss(self) -> bool:

@@ -15,7 +15,7 @@ OPTIMIZERS: dict[str, type[torch.optim.Optimizer]] = {
     for name, cls in vars(torch.optim).items()
     if inspect.isclass(cls)
     and issubclass(cls, torch.optim.Optimizer)
-    and name not in ("Optimizer", "LBFGS", "SparseAdam")  # need a closure, or sparse gradients
+    and name not in ("Optimizer", "LBFGS", "SparseAdam", "Muon")  # need a closure, sparse gradients, matrices alone
 }
 STATE = {"adam": ("exp_avg", "exp_avg_sq"), "adagrad": ("sum",), "sgd": ()}
 """What the fused kernels keep for each parameter, besides the step count."""
@@ -38,8 +38,6 @@ class Optimizer:
         for key, value in (("momentum", momentum), ("weight_decay", weight_decay)):
             if key in accepted:
                 options[key] = value
-            elif value:
-                raise ValueError(f"{key} {value}: optimizer {name} has no {key}")
         if "fused" in accepted and self.params[0].device.type == "cpu":
             options["fused"] = True
         self.torch = cls(self.params, **options)
@@ -54,8 +52,10 @@ class Optimizer:
     @torch.no_grad()
     def step(self) -> None:
         grads = [p.grad for p in self.params if p.grad is not None]
-        if not self.direct or len(grads) < len(self.params):
+        if len(grads) < len(self.params):  # from now on step counts differ, and torch keeps them
             self._hand_back()
+            self.direct = ""
+        if not self.direct:
             self.torch.step()
         elif self._state is None:
             self.torch.step()
@@ -100,6 +100,9 @@ class Optimizer:
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self.torch.load_state_dict(state)
         self._state = self._count = None
+        counts = {float(s["step"]) for s in self.torch.state.values() if "step" in s}
+        if len(counts) > 1 or 0 < len(self.torch.state) < len(self.params):  # one count for all would be wrong
+            self.direct = ""
 
 
 def optimizer_class(name: str) -> type[torch.optim.Optimizer]:

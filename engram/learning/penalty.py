@@ -27,6 +27,11 @@ class QuadraticPenalty(Method):
     kept = ("weights", "centre")
     needs = frozenset({"boundaries"})
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not 0 <= self.coef < float("inf"):
+            raise ValueError(f"coef {self.coef} is out of range; give 0 or more")
+
     def start(self, learner: Learner, tasks: Tasks) -> None:
         self.weights: Params = [torch.zeros_like(p) for p in learner.params]
         self.centre: Params = [p.detach().clone() for p in learner.params]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 import time
 from collections.abc import Callable
@@ -93,35 +94,36 @@ def train(
     with the same bits. The method's state is its own object's: give each run a fresh one.
     """
     evaluation = evaluation or Evaluation()
-    learner = new_learner(tasks, method, net, training, seed, torch.device(device))
-    outcome = Outcome()
-    first_task = first_epoch = 0
-    if resume is not None:
-        outcome, first_task, first_epoch = restore(resume, learner, method)
-    clock = time.perf_counter() - outcome.seconds
-    curriculum = method.curriculum(tasks)
-    total = sum(training.steps_for(len(task.train)) for task in curriculum)
-
-    def checkpoint(done: int, epoch: int = 0) -> None:
-        outcome.steps, outcome.seconds = learner.steps, time.perf_counter() - clock
-        save(capture(outcome, learner, method, done, epoch))
-
     with tasks.guarded():
+        learner = new_learner(tasks, method, net, training, seed, torch.device(device))
+        outcome = Outcome()
+        first_task = first_epoch = 0
+        if resume is not None:
+            outcome, first_task, first_epoch = restore(resume, learner, method)
+        clock = time.perf_counter() - outcome.seconds
+        curriculum = method.curriculum(tasks)
+        total = sum(training.steps_for(len(task.train)) for task in curriculum)
+
+        def checkpoint(done: int, epoch: int = 0) -> None:
+            outcome.steps, outcome.seconds = learner.steps, time.perf_counter() - clock
+            save(copy.deepcopy(capture(outcome, learner, method, done, epoch)))
+
         if evaluation.forward_transfer and not outcome.untrained:
             outcome.untrained = [accuracy(learner, task, evaluation.mask) for task in tasks[1:]]
         for number, task in enumerate(curriculum):
             if number < first_task:
                 continue
             learner.task = task.index
-            if evaluation.forward_transfer and number > 0:
+            skip = first_epoch if number == first_task else 0
+            if evaluation.forward_transfer and number > 0 and not skip:
                 outcome.before.append(accuracy(learner, task, evaluation.mask))
-            if training.reset_optimizer and number > 0:
+            if training.reset_optimizer and number > 0 and not skip:
                 learner.new_optimizer()
             try:
                 with task.train.opened(load=True):
                     learn(
                         learner, method, task, outcome, evaluation,
-                        skip=first_epoch if number == first_task else 0,
+                        skip=skip,
                         each_epoch=lambda epoch, number=number: checkpoint(number, epoch),  # type: ignore[misc]
                         watch=lambda loss, number=number: watch(  # type: ignore[misc]
                             Progress(number + 1, len(curriculum), learner.steps, total, loss)
@@ -226,6 +228,7 @@ def capture(outcome: Outcome, learner: Learner, method: Method, task: int, epoch
 
 def restore(checkpoint: Checkpoint, learner: Learner, method: Method) -> tuple[Outcome, int, int]:
     """Puts a checkpoint's state back; (what was found so far, tasks done, passes done over the next)."""
+    checkpoint = copy.deepcopy(checkpoint)  # whoever holds it may resume from it again
     learner.net.load_state_dict(checkpoint["net"])
     learner.optimizer.load_state_dict(checkpoint["optimizer"])
     for member, kept in zip(method.members(), checkpoint["method"], strict=True):

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import torch
 
-from engram.learning.importance import Estimator, Label, fisher
+from engram.learning.importance import Estimator, Label, check_estimator, fisher
 from engram.learning.learner import Learner, Params
 from engram.learning.method import Log
 from engram.learning.penalty import QuadraticPenalty
@@ -29,6 +29,10 @@ class EWC(QuadraticPenalty):
     estimator: Estimator = "sample"
     """Squared gradients per sample, or per mini-batch as in the authors' permuted-domain scripts."""
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_estimator(self.label, self.estimator)
+
     def importance(self, learner: Learner, task: Task) -> Params:
         self._new = fisher(learner, task.train, self.label, self.estimator, learner.training.batch)
         return [old + new for old, new in zip(self.weights, self._new, strict=True)]
@@ -40,5 +44,5 @@ class EWC(QuadraticPenalty):
         # moves each centre by its share; a parameter that stayed where it was is not moved at all, not even by rounding
         for centre, old, new, total in zip(self.centre, centres, self._new, self.weights, strict=True):
             share = torch.where(total > 0, new / total, 1.0)
-            centre.copy_(old + share * (centre - old))
+            centre.copy_(torch.lerp(old, centre, share))
         del self._new

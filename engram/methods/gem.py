@@ -8,6 +8,7 @@ from typing import Annotated
 import numpy as np
 import quadprog
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from engram.learning.learner import Learner, Params
@@ -39,16 +40,23 @@ class GEM(Rehearsal):
     working = ("inputs", "matrix")
     optimizer = "sgd"
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name, least in (("margin", 0), ("slots_per_task", 1), ("memory_batch", 0)):
+            if not getattr(self, name) >= least:
+                raise ValueError(f"{name} {getattr(self, name)} is out of range; give {least} or more")
+
     def slots(self) -> int:
         return self.slots_per_task
 
     def begin_task(self, learner: Learner, task: Task) -> None:
         self.inputs: Batch | None = None
         self.matrix: Tensor | None = None
-        if self.pixels:
+        slots = self.filled()
+        if slots:
             memory = self.memory()
             self.inputs = memory.batch(torch.arange(len(memory), device=learner.device))
-            self._sizes = [len(x) for x in self.pixels]
+            self._sizes = [len(slot) for slot in slots]
             parameters = sum(p.numel() for p in learner.params)
             self.matrix = torch.empty(len(self._sizes), parameters, device=learner.device)
             self._rng = learner.rng("memory batch")
@@ -118,5 +126,17 @@ def dual(gram: Tensor, products: Tensor, margin: float) -> Tensor:
     """min ½ vᵀ(GGᵀ + ridge · I)v + (Gg)ᵀv with v ≥ margin."""
     p = gram.double().cpu().numpy()
     p = 0.5 * (p + p.T) + RIDGE * np.eye(len(p))
-    v = quadprog.solve_qp(p, -products.double().cpu().numpy(), np.eye(len(p)), np.full(len(p), margin))[0]
+    q = products.double().cpu().numpy()
+    scale = float(np.trace(p)) / len(p)  # the same minimum, in numbers that the solver's tolerances are made for
+    p, q = p / scale, q / scale
+    try:
+        v = solve(p, q, margin)
+    except ValueError:  # rounding of the products left the Gram matrix a negative eigenvalue
+        values, vectors = np.linalg.eigh(p)
+        v = solve(vectors * np.clip(values, 1e-6, None) @ vectors.T, q, margin)
     return torch.from_numpy(v).to(products)
+
+
+def solve(p: NDArray[np.float64], q: NDArray[np.float64], margin: float) -> NDArray[np.float64]:
+    found: NDArray[np.float64] = quadprog.solve_qp(p, -q, np.eye(len(p)), np.full(len(p), margin))[0]
+    return found

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated
 
-from engram.learning.importance import Estimator, Label, fisher
+from engram.learning.importance import Estimator, Label, check_estimator, fisher
 from engram.learning.learner import Learner, Params
 from engram.learning.method import Log
 from engram.learning.penalty import QuadraticPenalty
@@ -27,6 +27,10 @@ class OnlineEWC(QuadraticPenalty):
     """Whose likelihood the Fisher takes: predicted (the authors' code), true, sampled, or exact (all labels)."""
     estimator: Estimator = "sample"
     """Squared gradients per sample, or per mini-batch as in the authors' permuted-domain scripts."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_estimator(self.label, self.estimator)
 
     def importance(self, learner: Learner, task: Task) -> Params:
         new = fisher(learner, task.train, self.label, self.estimator, learner.training.batch)

@@ -33,6 +33,7 @@ class Rehearsal(Method):
     """How pixels are stored."""
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if self.capacity < 1:
             raise ValueError(f"capacity {self.capacity} is out of range; give 1 image or more")
 
@@ -43,7 +44,7 @@ class Rehearsal(Method):
         self.scalings: list[tuple[Tensor, Tensor]] = []
 
     def data(self, task: Task) -> Data:
-        if not self.pixels:
+        if not self.filled():
             return task.train
         if self.mixing == "balanced":
             return HalfAndHalf(task.train, self.memory())
@@ -51,12 +52,12 @@ class Rehearsal(Method):
 
     def memory(self) -> Data:
         """The buffer as data."""
-        return Joined(
-            [
-                Pixels(x, y.long(), owner, Scaling(*scaling))
-                for x, y, owner, scaling in zip(self.pixels, self.labels, self.owners, self.scalings, strict=True)
-            ]
-        )
+        return Joined(self.filled())
+
+    def filled(self) -> list[Pixels]:
+        """The slots that hold images, as data each."""
+        slots = zip(self.pixels, self.labels, self.owners, self.scalings, strict=True)
+        return [Pixels(x, y.long(), owner, Scaling(*scaling)) for x, y, owner, scaling in slots if len(x)]
 
     def end_task(self, learner: Learner, task: Task) -> None:
         """Every task gets its share: older ones give up their last images, of which any are as random as any."""

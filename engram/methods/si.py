@@ -29,6 +29,11 @@ class SI(QuadraticPenalty):
 
     working = ("path",)
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.xi > 0:
+            raise ValueError(f"xi {self.xi} is out of range; give a number above 0")
+
     def start(self, learner: Learner, tasks: Tasks) -> None:
         super().start(learner, tasks)
         self._before: Params = [torch.empty_like(p) for p in learner.params]

@@ -80,6 +80,17 @@ def preset_name(table: str, row: str, column: str) -> str:
     return f"{TABLES[table][1][column]} {row}"
 
 
+@cache
+def preset_names() -> frozenset[str]:
+    """The presets of all tables."""
+    return frozenset(
+        preset_name(table, row, column)
+        for table, (_, columns) in TABLES.items()
+        for row in published()[table]
+        for column in columns
+    )
+
+
 def cells(
     table: str,
     records: Sequence[Record],
@@ -90,10 +101,12 @@ def cells(
     printed = published()[table]
     chosen_rows = chosen("row", rows, list(printed))
     chosen_columns = chosen("column", columns, list(TABLES[table][1]))
-    by_preset: dict[str, dict[str, Record]] = {}
+    by_preset: dict[str, dict[int, Record]] = {}
     for record in records:
         if record.preset:
-            by_preset.setdefault(record.preset, {})[record.key] = record
+            runs = by_preset.setdefault(record.preset, {})
+            if record.seed not in runs or runs[record.seed].status != "done":  # a seed counts once, a success stays
+                runs[record.seed] = record
     return [
         cell(table, row, column, list(by_preset.get(preset_name(table, row, column), {}).values()))
         for row in chosen_rows

@@ -10,7 +10,8 @@ from engram.experiments.spec import NETS, Spec
 from engram.learning.combine import combine
 from engram.learning.evaluate import Evaluation
 from engram.learning.learner import Training
-from engram.methods import method_class
+from engram.methods import method_class, methods
+from engram.paper.cells import preset_names
 from engram.scenarios.named import Name, parse, preparation, scenario
 
 
@@ -160,5 +161,8 @@ def label(spec: Spec) -> str | None:
         published = preset(str(name), spec.method_name, spec.seed)
     except ValueError:  # an unnamed scenario, or a method of the user's own
         return None
+    if any(type(member) not in methods().values() for member in spec.method.members()):
+        return None
     same = replace(spec, evaluation=Evaluation(), threads=1).key == published.key
-    return f"{name} {spec.method_name}" if same else None
+    found = f"{name} {spec.method_name}"
+    return found if same and found in preset_names() else None

@@ -66,5 +66,13 @@ def preparation(name: Name) -> tuple[dict[str, Any], str]:
 def scenario(text: str, **options: Any) -> Scenario:
     """The scenario of this name; options replace fields."""
     name = parse(text)
+    found = images(name.images)
     values = {**preparation(name)[0], **options}
-    return MAKERS[name.maker](images=(images(name.images),), kind=name.kind, **values)  # type: ignore[arg-type]
+    if name.maker == "split" and "classes_per_task" not in values:
+        values["classes_per_task"] = fitting(found.n_classes)
+    return MAKERS[name.maker](images=(found,), kind=name.kind, **values)  # type: ignore[arg-type]
+
+
+def fitting(classes: int) -> int:
+    """Classes a task where nothing is asked for: two, or the next number that makes two or more equal tasks."""
+    return next((k for k in range(2, classes) if classes % k == 0), 1)

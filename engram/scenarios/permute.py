@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from engram.data import Images
-from engram.scenarios.scenario import Part, Scenario, dealt, prepare, view
+from engram.scenarios.scenario import Part, Scenario, dealt, prepare, training_counts, view
 from engram.scenarios.streams import stream
 from engram.scenarios.task import Pixels, ScenarioError, Task, Tasks
 
@@ -35,8 +35,7 @@ class Permute(Scenario):
             raise ScenarioError(f"permutations {self.permutations}: a scenario has two or more tasks")
 
     def sizes(self) -> list[int]:
-        (images,) = self.images
-        return [round(len(images.y_train) * (1 - self.held_out))] * self.permutations
+        return [int(training_counts(self).sum())] * self.permutations
 
     def deal(self, seed: int, device: torch.device | str = "cpu") -> Tasks:
         (images,) = self.images

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace
@@ -50,9 +51,7 @@ class Scenario(ABC):
         if not 0 <= self.held_out < 1:
             raise ScenarioError(f"held_out {self.held_out} is out of range; give a share from 0 to below 1")
         if self.normalize is not None and self.normalize != "train":
-            deviation = self.normalize[1]
-            if not all(s > 0 for s in (deviation if isinstance(deviation, tuple) else (deviation,))):
-                raise ScenarioError(f"normalize {self.normalize}: the deviation must be above 0")
+            check_normalize(self.normalize, [images.shape[0] for images in self.images])
 
     def holdout(self, fraction: float) -> Self:
         """The same scenario with part of the training images in the place of the test images, for tuning."""
@@ -65,6 +64,16 @@ class Scenario(ABC):
     @abstractmethod
     def sizes(self) -> list[int]:
         """Training images of each task, known without dealing."""
+
+
+def check_normalize(normalize: tuple[Channels, Channels], channels: list[int]) -> None:
+    """Refuses statistics that are no numbers, or that are not one for all channels or one for each."""
+    means, deviations = (part if isinstance(part, tuple) else (part,) for part in normalize)
+    if not all(math.isfinite(v) for v in (*means, *deviations)) or min(deviations) <= 0:
+        raise ScenarioError(f"normalize {normalize}: give finite means, and finite deviations above 0")
+    for n in channels:
+        if {len(means), len(deviations)} - {1, n}:
+            raise ScenarioError(f"normalize {normalize} is for {len(means)} channels, the images have {n}")
 
 
 def fixed(value: Any) -> Any:
@@ -117,7 +126,7 @@ def hold_out(y: Ints, fraction: float) -> tuple[Any, Any]:
     kept, held = [], []
     for label in range(int(y.max()) + 1):
         rows = np.flatnonzero(y == label)[torch.randperm(int((y == label).sum()), generator=rng).numpy()]
-        cut = min(max(1, round(fraction * len(rows))), len(rows) - 1)
+        cut = held_out_of(len(rows), fraction)
         if cut < 1:
             raise ScenarioError(f"class {label} has one training image, so none can be held out")
         held.append(rows[:cut])
@@ -125,36 +134,44 @@ def hold_out(y: Ints, fraction: float) -> tuple[Any, Any]:
     return np.sort(np.concatenate(kept)), np.sort(np.concatenate(held))
 
 
+def held_out_of(n: int, fraction: float) -> int:
+    """How many of a class's n images are held out: one at least, and one stays."""
+    return min(max(1, round(fraction * n)), n - 1) if fraction else 0
+
+
+def training_counts(scenario: Scenario) -> Ints:
+    """Training images of each class, less those held out."""
+    (images,) = scenario.images
+    counts = np.bincount(images.y_train, minlength=images.n_classes)
+    return np.array([n - held_out_of(int(n), scenario.held_out) for n in counts])
+
+
 def scaling_of(normalize: Normalize, x: Tensor, channels: int) -> Scaling:
     """8-bit pixels to (pixel / 255 − mean) / deviation."""
-    by_channel = x.shape[1] // channels
     mean: Channels
     deviation: Channels
     if normalize is None:
         mean, deviation = 0.0, 1.0
     elif normalize == "train":
         counts = torch.stack(
-            [torch.bincount(part.flatten(), minlength=256) for part in x.view(len(x), channels, by_channel).unbind(1)]
+            [torch.bincount(part.flatten(), minlength=256) for part in x.view(len(x), channels, -1).unbind(1)]
         ).double()  # (channels, 256): exact sums, however many pixels
         levels = torch.arange(256, dtype=torch.float64) / 255
         share = counts / counts.sum(1, keepdim=True)
         means = share @ levels
         deviations = (share @ levels**2 - means**2).clamp(min=0).sqrt()
         if (deviations == 0).any():
-            raise ScenarioError("all training pixels are equal, so they cannot be normalised; give normalize=None")
+            raise ScenarioError("all training pixels are equal, so they cannot be normalised; give normalize none")
         mean, deviation = tuple(means.tolist()), tuple(deviations.tolist())
     else:
         mean, deviation = normalize
     scale, shift = [], []
     for c in range(channels):
-        m = mean[c] if isinstance(mean, tuple) else mean
-        s = deviation[c] if isinstance(deviation, tuple) else deviation
+        m = mean[c % len(mean)] if isinstance(mean, tuple) else mean
+        s = deviation[c % len(deviation)] if isinstance(deviation, tuple) else deviation
         scale.append(1 / (255 * s))
         shift.append(-m / s)
-    if channels == 1:
-        return Scaling(torch.tensor(scale), torch.tensor(shift))
-    each = torch.tensor([scale, shift]).repeat_interleave(by_channel, 1)  # (2, pixels)
-    return Scaling(each[0], each[1])
+    return Scaling(torch.tensor(scale), torch.tensor(shift))
 
 
 def view(

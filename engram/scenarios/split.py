@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from engram.data import Images
-from engram.scenarios.scenario import Part, Scenario, dealt, prepare, view
+from engram.scenarios.scenario import Part, Scenario, dealt, prepare, training_counts, view
 from engram.scenarios.streams import stream
 from engram.scenarios.task import ScenarioError, Task, Tasks
 
@@ -59,9 +59,8 @@ class Split(Scenario):
         return list(k)
 
     def sizes(self) -> list[int]:
-        (images,) = self.images
         groups = self.groups()
-        counts = np.bincount(images.y_train, minlength=images.n_classes) * (1 - self.held_out)
+        counts = training_counts(self)
         if self.kind == "iid" or self.order == "shuffled":  # on average
             return [round(float(counts.sum()) * g / sum(groups)) for g in groups]
         ends = list(accumulate(groups))

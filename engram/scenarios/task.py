@@ -80,27 +80,33 @@ class Data(ABC):
         """Lets these data be read inside the block; `load` keeps them as floats meanwhile, where they fit."""
         leaves = list(dict.fromkeys(self.leaves()))
         fits = load and sum(leaf.float_bytes for leaf in leaves) <= LOADED_BYTES
-        was_open = [leaf.open for leaf in leaves]
-        for leaf in leaves:
-            leaf.open = True
-            leaf.loaded = leaf.floats() if fits else None
+        before = [(leaf.open, leaf.loaded) for leaf in leaves]
         try:
+            for leaf in leaves:
+                leaf.open = True
+                if fits and leaf.loaded is None:
+                    leaf.loaded = leaf.floats()
             yield
         finally:
-            for leaf, was in zip(leaves, was_open, strict=True):
-                leaf.open, leaf.loaded = was, None
+            for leaf, (was_open, was_loaded) in zip(leaves, before, strict=True):
+                leaf.open, leaf.loaded = was_open, was_loaded
 
 
 class Scaling(NamedTuple):
-    """8-bit pixel → network input: pixel · scale + shift, for all pixels or for each."""
+    """8-bit pixel → network input: pixel · scale + shift, a pair for each channel."""
 
-    scale: Tensor  # (1,) or (pixels,)
+    scale: Tensor  # (channels,)
     shift: Tensor
 
     def __call__(self, pixels: Tensor) -> Tensor:
         if pixels.dtype == torch.float32:
             return pixels
-        return pixels.to(torch.float32).mul_(self.scale).add_(self.shift)
+        x = pixels.to(torch.float32)
+        if len(self.scale) == 1:
+            return x.mul_(self.scale).add_(self.shift)
+        by_channel = x.view(len(x), len(self.scale), -1)
+        by_channel.mul_(self.scale[:, None]).add_(self.shift[:, None])
+        return x
 
 
 @dataclass(eq=False)
@@ -119,7 +125,6 @@ class Pixels(Data):
 
     def __post_init__(self) -> None:
         self.tasks = (self.task,)
-        self.t = torch.full_like(self.y, self.task)
 
     def __len__(self) -> int:
         return len(self.y)
@@ -152,7 +157,8 @@ class Pixels(Data):
 
     def batch(self, indices: Tensor) -> Batch:
         x = self.scaling(self.pixels(indices)) if self.loaded is None else self.loaded.index_select(0, indices)
-        return Batch(x, self.y.index_select(0, indices), self.t[: len(indices)], self.tasks)
+        y = self.y.index_select(0, indices)
+        return Batch(x, y, torch.full_like(y, self.task), self.tasks)
 
 
 class Joined(Data):

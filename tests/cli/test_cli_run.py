@@ -65,11 +65,20 @@ def test_an_own_image_set_is_not_called_a_published_setting(engram: Engram) -> N
 
 
 def test_seeds_three_are_0_1_and_2(engram: Engram) -> None:
-    records = engram(*TINY, "--seeds", "3", "--json").records
+    records = engram(*TINY, "--seeds", "3", "--workers", "1", "--json").records
     assert [record["seed"] for record in records] == [0, 1, 2]
     assert len({record["key"] for record in records}) == 3
     assert len({str(record["losses"]) for record in records}) == 3
     assert len(lines(Path("runs/records.jsonl"))) == 3
+
+
+@pytest.mark.slow
+def test_two_processes_give_what_one_gives(engram: Engram) -> None:
+    one = engram(*TINY, "--seeds", "3", "--workers", "1", "--out", "one", "--json").records
+    two = engram(*TINY, "--seeds", "3", "--workers", "2", "--out", "two", "--json")
+    assert two.status == 0, two.err
+    assert same_but_for_time(sorted(two.records, key=lambda record: record["seed"])) == same_but_for_time(one)
+    assert len(lines(Path("two/records.jsonl"))) == 3
 
 
 def test_the_same_seed_gives_the_same_record_in_another_folder(engram: Engram) -> None:
@@ -136,7 +145,7 @@ def test_a_torn_line_in_the_records_is_reported_and_does_no_harm(engram: Engram)
     (record,) = engram(*TINY, "--json").records
     with Path("runs/records.jsonl").open("a") as file:
         file.write('{"key": "torn", "sce')
-    answer = engram(*TINY, "--seeds", "2", "--json")
+    answer = engram(*TINY, "--seeds", "2", "--workers", "1", "--json")
     assert [r["seed"] for r in answer.records] == [0, 1]
     assert answer.records[0] == record
     assert "line 2: not a whole record" in answer.err
@@ -242,3 +251,10 @@ def test_the_metrics_asked_for_are_recorded(engram: Engram) -> None:
 def test_a_line_says_that_a_run_was_recorded_before(engram: Engram) -> None:
     engram(*TINY)
     assert "recorded" in engram(*TINY).err.splitlines()[1]
+
+
+@pytest.mark.parametrize("out", ["runs[red]", "a[/b]"])
+def test_a_folder_with_brackets_is_called_by_its_name(engram: Engram, out: str) -> None:
+    answer = engram(*TINY, "--out", out)
+    assert answer.status == 0
+    assert f"records in {out}/records.jsonl" in answer.err

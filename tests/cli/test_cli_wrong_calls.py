@@ -66,6 +66,15 @@ Refused = Callable[..., str]
         ([*RUN, "--evaluate-every", "-1"], ["evaluate_every -1", "0 or more"]),
         ([*RUN, "--optimizer", "adm"], ["'adm' is unknown", "did you mean adam", "adagrad", "sgd"]),
         ([*RUN, "--device", "tpu"], ["tpu", "cpu", "cuda"]),
+        ([*RUN, "--workers", "0"], ["workers 0", "1 or more"]),
+        ([*RUN, "--workers", "-3"], ["workers -3", "1 or more"]),
+        (["run", "split-tiny/class", "ewc", "--coef", "-5"], ["coef -5", "0 or more"]),
+        (["run", "split-tiny/class", "ewc", "--coef", "nan"], ["coef nan"]),
+        (["run", "split-tiny/class", "ewc+rehersal"], ["'rehersal' is unknown", "did you mean rehearsal"]),
+        (["run", "split-tiny/class", "ewc+ewc"], ["ewc", "twice"]),
+        (["run", "split-tiny/class", "ewc+"], ["'ewc+'"]),
+        (["run", "split-tiny/class", "ewc", "--no-boundaries"], ["ewc needs task boundaries", "adagrad, adam"]),
+        (["run", "split-tiny/class", "rehearsal", "--memory-budget", "10"], ["memory_budget 10", "0 images"]),
         (["describe", "split-tiny/klass"], ["'split-tiny/klass'", "split-tiny/class"]),
         (["describe", "split-tiny/class", "--pad", "-1"], ["pad -1"]),
         (["ls", "method"], ["method", "methods, scenarios, datasets, tables"]),
@@ -285,11 +294,19 @@ def test_an_out_folder_that_cannot_be_written_is_refused_before_anything_runs(
     engram: Engram, work: Path, data: Path, place: str
 ) -> None:
     Path("file").touch()
-    for call in ([*RUN, "--out", place], ["reproduce", "table2", "--rows", "adam", "--results", place]):
-        answer = engram(*call)
-        assert answer.status == 2
-        assert place in answer.err
-        assert "task 1/" not in answer.err
+    answer = engram(*RUN, "--out", place)
+    assert answer.status == 2
+    assert place in answer.err
+    assert "task 1/" not in answer.err
+
+
+def test_a_results_folder_that_cannot_be_written_is_refused_before_data_are_fetched(
+    engram: Engram, work: Path, nowhere: Path
+) -> None:
+    Path("file").touch()
+    answer = engram("reproduce", "table2", "--rows", "adam", "--seeds", "1", "--results", "file/below")
+    assert answer.status == 2
+    assert "file/below" in answer.err
 
 
 @pytest.mark.parametrize(

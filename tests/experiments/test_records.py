@@ -1,8 +1,10 @@
 """Records: a line each, whole or skipped, none lost."""
 
+import fcntl
 import json
 import subprocess
 import sys
+import threading
 
 import pytest
 
@@ -81,6 +83,23 @@ def test_a_line_that_is_no_record_is_skipped(tmp_path, line):
     said = []
     assert [r.key for r in read(path, said.append)] == ["a", "b"]
     assert len(said) == 1
+
+
+def test_a_line_that_another_is_writing_is_waited_for(tmp_path):
+    """Half a line is on the disk, and its writer holds the lock: it is not a torn one."""
+    path = tmp_path / "records.jsonl"
+    line = record("a").to_json().encode() + b"\n"
+    with path.open("ab", buffering=0) as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        file.write(line[:50])
+        other = threading.Thread(target=append, args=(path, record("b")))
+        other.start()
+        other.join(0.3)  # it cannot end before the lock is given back
+        file.write(line[50:])
+    other.join(30)
+    said = []
+    assert [r.key for r in read(path, said.append)] == ["a", "b"]
+    assert said == []
 
 
 APPENDS = """

@@ -148,8 +148,14 @@ def test_a_new_field_with_a_neutral_default_leaves_keys_alone(images):
 
 def test_a_method_of_one_s_own_does_not_take_the_key_of_a_method_with_the_same_name(images):
     """Else its results would be looked up among the other's records, and called a preset's."""
-    own = type("Adam", (eg.Method,), {"after_step": lambda self, learner: None})
-    assert Spec(eg.split(images), own()).key != Spec(eg.split(images), eg.Adam()).key
+
+    class Adam(eg.Method):
+        def after_step(self, learner):
+            pass
+
+    typed_at_a_prompt = type("Adam", (eg.Method,), {"after_step": lambda self, learner: None})
+    assert Spec(eg.split(images), Adam()).key != Spec(eg.split(images), eg.Adam()).key
+    assert Spec(eg.split(images), typed_at_a_prompt()).key != Spec(eg.split(images), eg.Adam()).key
 
 
 @pytest.mark.mnist

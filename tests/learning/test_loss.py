@@ -66,6 +66,17 @@ def test_loss_by_hand(kind, groups, seen, y, t, probabilities):
     assert delta.sum(1).tolist() == pytest.approx([0, 0], abs=1e-6)
 
 
+@pytest.mark.parametrize("groups", [2, (2, 3, 1)])
+def test_mixed_tasks_are_averaged_over_samples_not_over_tasks(groups):
+    """Two of the first task, 3/4 and 3/4, and one of the second with probability 4/9 or 4/11."""
+    learner = learner_for(split("task", groups), task=1)
+    weights = torch.tensor([[1.0, 3.0, 1.0, 1.0, 1.0, 1.0]] * 2 + [[1.0, 1.0, 4.0, 5.0, 2.0, 1.0]])
+    expected = -(2 * log(3 / 4) + log(4 / (9 if groups == 2 else 11))) / 3
+    batch = batch_of([1, 1, 2], [0, 0, 1])
+    assert learner.loss_of(weights.log(), batch).item() == pytest.approx(expected, rel=1e-6)
+    assert learner.loss_and_delta(weights.log(), batch)[0].item() == pytest.approx(expected, rel=1e-6)
+
+
 def test_delta_by_hand():
     """Class kind after the first of three tasks: 1 : 3 and 4 : 1, right are the second and the first."""
     learner = learner_for(split("class"))

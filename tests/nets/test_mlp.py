@@ -149,5 +149,5 @@ def test_a_copy_and_a_reloaded_network_do_not_share_layers():
     ("sizes", "heads"), [((0,), "random"), ((10, -3), "random"), ((2.5,), "random"), ((4,), "none")]
 )
 def test_wrong_networks_are_refused(sizes, heads):
-    with pytest.raises(ValueError, match="heads|layer sizes"):
+    with pytest.raises(ValueError, match=r"^heads|layer sizes"):
         eg.MLP(*sizes, heads=heads)

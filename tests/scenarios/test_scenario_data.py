@@ -148,8 +148,8 @@ def test_opening_one_task_leaves_its_neighbours_on_the_same_pixels_closed():
     """Split tasks are rows of one tensor."""
     first, second = eg.split(blobs(4)).deal(0)
     assert first.train.x is second.train.x
-    with pytest.raises(ClosedDataError, match="training data of task 1"):
-        first.train.open = False
-        with second.train.opened(load=True):
-            everything(second.train)
+    first.train.open = False
+    with second.train.opened(load=True):
+        everything(second.train)
+        with pytest.raises(ClosedDataError, match="training data of task 1"):
             everything(first.train)

@@ -1,0 +1,94 @@
+"""Runs that are killed or stopped, as real processes: the next call goes on, and ends with the same bits."""
+
+import signal
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from cli_helpers import Answer, arrays, same_but_for_time, wait_for
+
+Engram = Callable[..., Answer]
+Start = Callable[..., subprocess.Popen[str]]
+
+
+def resumed(engram: Engram, call: list[str]) -> dict[str, object]:
+    """The record of the call made again after an interruption, checked against one that was not disturbed."""
+    (again,) = engram(*call, "--out", "disturbed").records
+    (plain,) = engram(*call, "--out", "undisturbed").records
+    assert plain["environment"]["resumed_after_task"] == 0
+    assert again["accuracy"] == plain["accuracy"]
+    assert same_but_for_time([again]) == same_but_for_time([plain])
+    assert list(Path("disturbed/checkpoints").glob("*/*")) == []
+    return again
+
+
+@pytest.mark.mnist
+@pytest.mark.slow
+def test_a_run_killed_after_task_3_goes_on_from_there(engram: Engram, start: Start, work: Path, mnist: None) -> None:
+    call = ["run", "split-mnist/class", "adam", "--epochs", "1", "--hidden", "100", "--json"]
+    process = start(*call, "--out", "disturbed")
+    checkpoint = wait_for(work, "disturbed/checkpoints/*/task-3.pt", process)
+    process.send_signal(signal.SIGKILL)
+    assert process.wait() == -signal.SIGKILL
+    assert not Path("disturbed/records.jsonl").exists()
+    again = resumed(engram, call)
+    assert again["environment"]["resumed_after_task"] == 3
+    assert again["key"] == checkpoint.parent.name
+
+
+@pytest.fixture
+def bigger(data: Path) -> Path:
+    """ENGRAM_DATA with `bigger`: ten classes, enough images that a pass takes a while."""
+    np.savez(data / "bigger.npz", **arrays(10, train=600, test=20, size=16))
+    return data
+
+
+def test_an_offline_run_killed_after_a_pass_goes_on_from_there(
+    engram: Engram, start: Start, work: Path, bigger: Path
+) -> None:
+    call = ["run", "split-bigger/class", "offline", "--epochs", "3", "--batch", "64", "--json"]
+    process = start(*call, "--out", "disturbed")
+    wait_for(work, "disturbed/checkpoints/*/task-0-epoch-1.pt", process)
+    process.send_signal(signal.SIGKILL)
+    assert process.wait() == -signal.SIGKILL
+    assert not Path("disturbed/records.jsonl").exists()
+    (left,) = Path("disturbed/checkpoints").glob("*/*.pt")
+    assert left.stem in ("task-0-epoch-1", "task-0-epoch-2")
+    again = resumed(engram, call)
+    assert len(again["accuracy"]) == 1
+    assert len(again["accuracy"][0]) == 5
+
+
+def test_ctrl_c_ends_with_130_and_one_line_and_the_next_call_goes_on(
+    engram: Engram, start: Start, work: Path, bigger: Path
+) -> None:
+    call = ["run", "split-bigger/domain", "adagrad", "--batch", "32", "--epochs", "1"]
+    process = start(*call, "--out", "disturbed")
+    wait_for(work, "disturbed/checkpoints/*/task-1.pt", process)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 130, err
+    assert out == ""
+    assert "Traceback" not in err
+    assert "stopped; the same command goes on where it was" in err.splitlines()[-1]
+    assert len([line for line in err.splitlines() if "stopped" in line]) == 1
+    again = resumed(engram, [*call, "--json"])
+    assert again["environment"]["resumed_after_task"] >= 1
+
+
+def test_ctrl_c_in_a_sweep_keeps_the_seeds_that_are_done(
+    engram: Engram, start: Start, work: Path, bigger: Path
+) -> None:
+    call = ["run", "split-bigger/class", "adam", "--epochs", "1", "--hidden", "50", "--json", "--workers", "1"]
+    process = start(*call, "--seeds", "40", "--out", "disturbed")
+    wait_for(work, "disturbed/records.jsonl", process)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 130, err
+    done = Path("disturbed/records.jsonl").read_text()
+    assert done.startswith(out)  # what was printed is what is recorded, but perhaps for the last
+    assert 1 <= len(done.splitlines()) < 40
+    again = engram(*call, "--seeds", "1", "--out", "disturbed")
+    assert again.out == done.splitlines(keepends=True)[0]

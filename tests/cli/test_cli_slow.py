@@ -1,0 +1,60 @@
+"""`engram bench` and `engram reproduce` ."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from cli_helpers import Answer
+
+from engram.paper.presets import PROTOCOLS
+
+Engram = Callable[..., Answer]
+
+
+@pytest.mark.mnist
+@pytest.mark.slow
+def test_bench_measures_itself_by_products_and_by_a_dataloader(engram: Engram, work: Path, mnist: None) -> None:
+    answer = engram("bench", "--json")
+    found = answer.json
+    assert answer.status == 0
+    assert found.keys() >= {"gemm_share", "step_ms", "dataloader_ratio", "peak_mb"}
+    assert 0 < found["gemm_share"] < 1.05
+    assert found["dataloader_ratio"] > 1
+    assert found["step_ms"] > 0
+    assert 50 < found["peak_mb"] < 4000
+    assert list(work.iterdir()) == []
+
+
+@pytest.mark.slow
+def test_bench_measures_any_scenario(engram: Engram, work: Path, data: Path) -> None:
+    answer = engram("bench", "split-tiny/class", "adam", "--json")
+    assert answer.status == 0, answer.err
+    assert answer.json["step_ms"] > 0
+
+
+@pytest.mark.mnist
+@pytest.mark.slow
+def test_reproduce_runs_what_is_missing_and_no_more(
+    engram: Engram, work: Path, mnist: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(PROTOCOLS["split"], "epochs", 1)  # a quarter of the published budget
+    monkeypatch.setitem(PROTOCOLS["split"], "hidden", (100,))
+    call = ("reproduce", "table2", "--rows", "adam", "--columns", "class", "--seeds", "1")
+    first = engram(*call)
+    assert first.status == 0
+    assert "task 5/5" in first.err
+    assert "1/1  split-mnist/class adam" in first.err
+    assert "n=1 (19.71 ± 0.08)" in first.out
+    (record,) = map(json.loads, Path("results/table2.jsonl").read_text().splitlines())
+    assert record["preset"] == "split-mnist/class adam"
+    assert record["average_accuracy"] == pytest.approx(19.71, abs=1)
+
+    second = engram(*call)
+    assert second.status == 0
+    assert "task 1/5" not in second.err
+    assert second.out == first.out
+    assert len(Path("results/table2.jsonl").read_text().splitlines()) == 1
+
+    (cell,) = engram("compare", *call[1:-2], "--json").json
+    assert (cell["n"], cell["ours"]) == (1, record["average_accuracy"])
