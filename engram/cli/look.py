@@ -30,9 +30,14 @@ def describe(arguments: list[str]) -> int:
 
     from engram.scenarios import named
 
-    if not arguments or arguments[0].startswith("-"):
-        print("usage: engram describe SCENARIO [--json] [--seed N] [flags of the scenario]")
-        return 0 if "-h" in arguments or "--help" in arguments else 2
+    usage = "usage: engram describe SCENARIO [--json] [--seed N] [flags of the scenario]"
+    at = next((i for i, word in enumerate(arguments) if not word.startswith("-")), None)
+    if at is None:
+        if {"-h", "--help"} & set(arguments):
+            print(usage)
+            return 0
+        raise WrongCallError(f"the scenario is missing, split-mnist/class say\n{usage}")
+    arguments = [arguments[at], *arguments[:at], *arguments[at + 1 :]]
     try:
         base = named.scenario(arguments[0])
         values, source = named.preparation(named.parse(arguments[0]))
@@ -100,8 +105,8 @@ def print_description(found: dict[str, Any]) -> None:
     )  # fmt: skip
     OUT.print(f"  {head}")
     OUT.print(
-        f"  floor: a learner that is perfect on the last task and guesses on the others scores "
-        f"{found['floor']:.2f} %; near it is forgetting, not a bug"
+        f"  floor: a learner that is perfect on the last task and guesses on the others scores {found['floor']:.2f} %"
+        + ("" if found["kind"] == "iid" else "; near it is forgetting, not a bug")
     )
     if found["kind"] != found["declared"].removesuffix("-known"):
         OUT.print(f"[yellow]the data say {found['kind']}, the scenario was declared {found['declared']}[/]")
@@ -124,12 +129,11 @@ def ls(arguments: list[str]) -> int:
     listings = {"methods": ls_methods, "scenarios": ls_scenarios, "datasets": ls_datasets, "tables": ls_tables}
     what = next((word for word in arguments if not word.startswith("-")), "")
     if what not in listings or set(arguments) - {what, "--json"}:
-        if arguments and not {"-h", "--help"} & set(arguments):
-            raise WrongCallError(
-                f"ls {' '.join(arguments)}: choose one of {', '.join(listings)}, with or without --json"
-            )
-        print(f"usage: engram ls {'|'.join(listings)} [--json]")
-        return 0 if arguments else 2
+        usage = f"usage: engram ls {'|'.join(listings)} [--json]"
+        if {"-h", "--help"} & set(arguments):
+            print(usage)
+            return 0
+        raise WrongCallError(f"ls {' '.join(arguments)}: choose one of {', '.join(listings)}\n{usage}")
     rows = listings[what]()
     if "--json" in arguments:
         print(json.dumps(rows))
@@ -236,14 +240,14 @@ def data(arguments: list[str]) -> int:
     if arguments[:1] == ["ls"]:
         return ls(["datasets", *arguments[1:]])
     if arguments[:1] != ["get"]:
-        if arguments and arguments[0] not in ("-h", "--help"):
-            raise WrongCallError(f"data {arguments[0]!r} is unknown; choose from get, ls")
-        print(
-            "usage: engram data get NAME…  |  engram data ls [--json]\n\n"
-            "Files go to ENGRAM_DATA, or to the user's cache."
+        usage = (
+            "usage: engram data get NAME…  |  engram data ls [--json]\nFiles go to ENGRAM_DATA, or the user's cache."
         )
-        return 0 if arguments else 2
-
+        if {"-h", "--help"} & set(arguments):
+            print(usage)
+            return 0
+        what = f"data {arguments[0]!r} is unknown" if arguments else "data: what?"
+        raise WrongCallError(f"{what}; choose from get, ls\n{usage}")
     from engram.data import DataError, get
 
     names = parse(GetOptions, arguments[1:], "engram data get").names

@@ -137,7 +137,9 @@ def find_spec(what: str, out: Path) -> dict[str, Any]:
             values = json.loads(path.read_text().splitlines()[0] if path.suffix == ".jsonl" else path.read_text())
         except (json.JSONDecodeError, IndexError, UnicodeDecodeError) as error:
             raise SpecError(f"{what} is not JSON: {error}") from error
-        found: dict[str, Any] = values.get("spec", values) if isinstance(values, dict) else {}
+        found = values.get("spec", values) if isinstance(values, dict) else values
+        if not isinstance(found, dict):
+            raise SpecError("not a spec of a run: it holds no names and values")
         return found
     for folder in (out, Path("runs"), Path("results")):
         for file in sorted(folder.glob("*.jsonl")):

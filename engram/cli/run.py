@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
+from rich.markup import escape
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
@@ -17,14 +18,15 @@ from engram.cli.dry_run import dry_run
 from engram.cli.options import parse as parse_arguments
 from engram.cli.options import parse_flags
 from engram.cli.resolve import all_flags, find_spec, fitted, positionals, seeds_of, spec_from, with_method_files
-from engram.cli.screen import ERR, OUT
+from engram.cli.screen import ERR, OUT, writable
 from engram.experiments import records
 from engram.experiments.engines import Job, run_jobs
 from engram.experiments.records import Record
 from engram.experiments.spec import Spec, from_json
 from engram.learning import metrics
 from engram.learning.train import Progress as Where
-from engram.paper.presets import label, preset, rate
+from engram.methods import methods
+from engram.paper.presets import SCRIPTS, label, preset, rate
 from engram.scenarios.named import parse
 
 USAGE = """usage: engram run SCENARIO METHOD [flags]     |     engram run --spec FILE|KEY [--out DIR] [--json]
@@ -74,9 +76,14 @@ def run(arguments: list[str]) -> int:
     if any(word == "--spec" or word.startswith("--spec=") for word in arguments):
         return run_again(arguments)
     arguments, scenario_name, method_name = positionals(arguments)
-    if not scenario_name or not method_name:
+    if {"-h", "--help"} & set(arguments) and not method_name:
         print(USAGE)
-        return 0 if "-h" in arguments or "--help" in arguments else 2
+        return 0
+    if not method_name:
+        missing = (
+            "SCENARIO and METHOD are missing" if not scenario_name else f"the method is missing: {scenario_name} …"
+        )
+        raise WrongCallError(f"{missing}; choose a method from {', '.join(methods())}\n\n{USAGE}")
     try:
         name = parse(scenario_name)
         base = preset(scenario_name, method_name)
@@ -89,9 +96,12 @@ def run(arguments: list[str]) -> int:
         spec = spec_from(base, flags, options)
         chosen_rate = any(word.partition("=")[0] == "--lr" for word in arguments)
         if not chosen_rate and options.optimizer != base.training.optimizer:
-            spec = replace(spec, training=replace(spec.training, lr=rate(name, options.optimizer, "").value))
+            own = rate(name, options.optimizer, SCRIPTS)
+            spec = replace(spec, training=replace(spec.training, lr=own.value))
+            flags = [replace(f, default=own.value, source=own.source) if f.name == "lr" else f for f in flags]
         spec = fitted(spec, options)
         seeds = seeds_of(options)
+        spec.scenario.deal(seeds[0])  # what only the images can tell
     except ValueError as error:
         raise WrongCallError(str(error)) from error
     if options.dry_run:
@@ -115,19 +125,21 @@ def run_again(arguments: list[str]) -> int:
 
     options = parse_arguments(Again, arguments, "engram run")
     try:
-        return run_all([from_json(find_spec(options.spec, options.out))], options.out, options.json)
+        spec = from_json(find_spec(options.spec, options.out))
     except ValueError as error:
-        raise WrongCallError(str(error)) from error
+        raise WrongCallError(f"{options.spec}: {error}") from error
+    return run_all([spec], options.out, options.json)
 
 
 def run_all(specs: list[Spec], out: Path, as_json: bool, workers: int | None = None) -> int:
     """Runs the specs and says what came of them."""
+    writable(out)
     first = specs[0]
     tasks = first.scenario.deal(first.seed)
     preset_label = label(first)
     ERR.print(
-        f"[bold]{first.scenario_name}[/] with [bold]{first.method_name}[/]: {len(tasks)} tasks, kind {tasks.kind}; "
-        f"who forgets all but the last task scores {tasks.floor:.1f} %"
+        f"[bold]{escape(first.scenario_name)}[/] with [bold]{first.method_name}[/]: {len(tasks)} tasks, "
+        f"kind {tasks.kind}; who forgets all but the last task scores {tasks.floor:.1f} %"
         + ("; the published setting" if preset_label else "; not a published setting"),
     )
     done = []
@@ -180,13 +192,15 @@ def progress() -> Iterator[Callable[[Spec], Callable[[Where], None]]]:
 
 def line(record: Record, out: Path) -> str:
     if record.status != "done":
-        return f"seed {record.seed}: [red]{record.status}[/] after {record.steps} steps"
+        why = f": {escape(record.error.splitlines()[-1])}" if record.error else ""
+        return f"seed {record.seed}: [red]{record.status}[/] after {record.steps} steps{why}"
     forgotten = "" if record.forgetting is None else f", forgetting {record.forgetting:.2f}"
     offline = intransigence(record, out)
     return (
         f"seed {record.seed}: average accuracy {record.average_accuracy:.2f}{forgotten}"
         + ("" if offline is None else f", intransigence {offline:.2f}")
-        + f"  ({record.steps} steps, {record.seconds:.1f} s, {record.key})"
+        + f"  ({record.steps} steps, {record.seconds:.1f} s, {record.key}"
+        + (", recorded before)" if record.reused else ")")
     )
 
 
@@ -214,4 +228,4 @@ def summary(done: list[Record], out: Path) -> None:
             mean, std = statistics.fmean(found), statistics.pstdev(found)
             table.add_row(metric.replace("_", " "), f"{mean:.2f}", f"{std:.2f}", str(len(found)))
     OUT.print(table)
-    ERR.print(f"records in {out / 'records.jsonl'}")
+    ERR.print(f"records in {escape(str(out / 'records.jsonl'))}")

@@ -1,11 +1,34 @@
 """Where commands write: results to standard output, progress and remarks to standard error."""
 
+import os
 import sys
+from pathlib import Path
 
 from rich.console import Console
+
+from engram.cli import WrongCallError
 
 WIDE = 150
 """Columns where there is no terminal to ask: wide enough that tables in logs are not folded."""
 
-OUT = Console(highlight=False, width=None if sys.stdout.isatty() else WIDE)
-ERR = Console(highlight=False, stderr=True, width=None if sys.stderr.isatty() else WIDE)
+
+class Screen(Console):
+    """A console whose reader may leave: a closed pager is not an error."""
+
+    def on_broken_pipe(self) -> None:
+        self.quiet = True
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise SystemExit(0)
+
+
+def writable(folder: Path) -> Path:
+    """The folder, refused where nothing can be written to it; it is made when there is something to write."""
+    nearest = next(path for path in (folder.absolute(), *folder.absolute().parents) if path.exists())
+    if not nearest.is_dir() or not os.access(nearest, os.W_OK | os.X_OK):
+        why = "cannot be written to" if nearest.is_dir() else "is not a folder"
+        raise WrongCallError(f"nothing can be written to the folder {folder}: {nearest} {why}")
+    return folder
+
+
+OUT = Screen(highlight=False, width=None if sys.stdout.isatty() else WIDE)
+ERR = Screen(highlight=False, stderr=True, width=None if sys.stderr.isatty() else WIDE)

@@ -9,12 +9,13 @@ from pathlib import Path
 from typing import Annotated
 
 import tyro
+from rich.markup import escape
 
 from engram.cli import WrongCallError
 from engram.cli.options import parse
-from engram.cli.screen import ERR, OUT
+from engram.cli.screen import ERR, OUT, writable
 from engram.experiments import records
-from engram.paper.cells import Cell, cells, chosen, preset_name, published, table_name
+from engram.paper.cells import TABLES, Cell, cells, chosen, preset_name, published, table_name
 from engram.report.tables import print_cells
 
 
@@ -34,15 +35,24 @@ class CompareOptions:
     """Print JSON: a list of cells."""
 
 
+def with_table(arguments: list[str]) -> list[str]:
+    """The arguments, which begin with a table unless help is asked for."""
+    if (not arguments or arguments[0].startswith("-")) and not {"-h", "--help"} & set(arguments):
+        raise WrongCallError(f"name a table first: table1, {', '.join(TABLES)}")
+    return arguments
+
+
 def compare(arguments: list[str]) -> int:
     """The command."""
-    options = parse(CompareOptions, arguments, "engram compare")
+    options = parse(CompareOptions, with_table(arguments), "engram compare")
     if options.table == "table1":
         return compare_table1(options.json)
     try:
         found = compared(options.table, options.results, options.rows, options.columns)
     except ValueError as error:
         raise WrongCallError(str(error)) from error
+    if not any(options.results.glob("*.jsonl")):
+        ERR.print(f"no records in {escape(str(options.results))}")
     if options.json:
         print(json.dumps([cell.to_json() for cell in found]))
     else:
@@ -97,11 +107,12 @@ class ReproduceOptions:
 
 def reproduce(arguments: list[str]) -> int:
     """The command."""
-    options = parse(ReproduceOptions, arguments, "engram reproduce")
+    options = parse(ReproduceOptions, with_table(arguments), "engram reproduce")
     try:
         table = table_name(options.table)
-        if options.seeds < 1:
-            raise ValueError(f"seeds {options.seeds} is out of range; give 1 or more")
+        for name in ("seeds", "workers"):
+            if getattr(options, name) is not None and getattr(options, name) < 1:
+                raise ValueError(f"{name} {getattr(options, name)} is out of range; give 1 or more")
         for name in options.skip:
             chosen("row", [name], list(published()[table]))
         wanted = [
@@ -109,6 +120,7 @@ def reproduce(arguments: list[str]) -> int:
         ]
     except ValueError as error:
         raise WrongCallError(str(error)) from error
+    writable(options.results)
     status = make_runs(table, wanted, options.seeds, options.results, options.workers)
     found = compared(table, options.results, options.rows, options.columns)
     shown = [cell for cell in found if cell.row in {c.row for c in wanted}]

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from engram.experiments.records import Record
-from engram.experiments.run import RECORDS, run_spec
+from engram.experiments.run import RECORDS, run_or_fail
 from engram.experiments.spec import Spec, from_json
 from engram.learning.train import Progress
 from engram.methods import load_file, loaded_files
@@ -46,7 +46,7 @@ def run_jobs(
     count = workers_for(len(jobs), workers)
     if count == 1:
         for job in jobs:
-            yield job, run_spec(job.spec, out, file=file, preset=job.preset, watch=watch(job.spec))
+            yield job, run_or_fail(job.spec, out, file=file, preset=job.preset, watch=watch(job.spec))
         return
     context = multiprocessing.get_context("spawn")  # forked threads of torch may hang
     with ProcessPoolExecutor(count, mp_context=context, initializer=prepare, initargs=(loaded_files(),)) as pool:
@@ -67,4 +67,4 @@ def prepare(method_files: list[str]) -> None:
 
 def work(spec: dict[str, Any], out: str, file: str, preset: str | None) -> Record:
     """One run in a worker."""
-    return run_spec(from_json(spec), Path(out), file=file, preset=preset)
+    return run_or_fail(from_json(spec), Path(out), file=file, preset=preset)

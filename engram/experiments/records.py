@@ -41,16 +41,21 @@ class Record:
     """The published setting that the spec equals, where it does."""
     environment: dict[str, Any] = field(default_factory=dict)
     error: str | None = None
+    """The traceback, where the run failed."""
+    reused: bool = field(default=False, compare=False)
+    """Whether it was read rather than run; not written."""
 
     def to_json(self) -> str:
         """One line; fields that hold nothing are left out."""
-        kept = {name: value for name, value in asdict(self).items() if value not in (None, [], {})}
+        values = asdict(self)
+        del values["reused"]
+        kept = {name: value for name, value in values.items() if value not in (None, [], {})}
         return json.dumps({"accuracy": [], "memory": {}, "forgetting": None, "average_accuracy": None, **kept})
 
     @classmethod
     def from_json(cls, line: str) -> Record:
         values = json.loads(line)
-        known = {f.name for f in fields(cls)}
+        known = {f.name for f in fields(cls)} - {"reused"}
         return cls(**{name: value for name, value in values.items() if name in known})
 
 

@@ -11,6 +11,7 @@ import resource
 import shutil
 import subprocess
 import sys
+import traceback
 from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
@@ -105,8 +106,22 @@ def recorded(key: str, folder: Path, say: Callable[[str], None]) -> Record | Non
     for file in sorted(folder.glob("*.jsonl")):
         for record in records.read(file, say):
             if record.key == key and record.status != "failed":
+                record.reused = True
                 return record
     return None
+
+
+def run_or_fail(
+    spec: Spec, out: Path, *, file: str, preset: str | None, watch: Callable[[Progress], None] = lambda _: None
+) -> Record:
+    """As `run_spec`, but what goes wrong inside the run becomes a record with status `failed`."""
+    try:
+        return run_spec(spec, out, file=file, preset=preset, watch=watch)
+    except Exception:
+        record = record_of(spec, Outcome(status="failed"), preset)
+        record.error = traceback.format_exc()
+        records.append(out / file, record)
+        return record
 
 
 def record_of(spec: Spec, outcome: Outcome, preset: str | None) -> Record:

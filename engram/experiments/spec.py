@@ -6,7 +6,7 @@ import hashlib
 import inspect
 import json
 from dataclasses import MISSING, Field, asdict, dataclass, field, fields
-from typing import Any
+from typing import Any, TypeVar
 
 from engram.data import Images, images
 from engram.learning.combine import combine
@@ -18,6 +18,7 @@ from engram.nets.mlp import MLP
 from engram.scenarios.named import MAKERS
 from engram.scenarios.scenario import Scenario, fixed
 
+T = TypeVar("T")
 PROTOCOL = 1
 """Raised by hand when the same spec gives other results than before."""
 NETS: dict[str, type[MLP]] = {"mlp": MLP}
@@ -91,14 +92,14 @@ def from_json(values: dict[str, Any]) -> Spec:
     try:
         scenario = dict(values["scenario"])
         make, names = scenario.pop("make"), scenario.pop("images")
-        cls = next(cls for cls in MAKERS.values() if cls.make == make)
+        cls = known("make", make, {cls.make: cls for cls in MAKERS.values()})
         loaded = tuple(images_of(name, fingerprint) for name, fingerprint in names.items())
         members = [
             method_class(method["name"])(**{k: fixed(v) for k, v in method.items() if k != "name"})
             for method in values["method"]
         ]
         net = dict(values["net"])
-        net_cls, hidden = NETS[net.pop("name")], net.pop("hidden")
+        net_cls, hidden = known("net", net.pop("name"), NETS), net.pop("hidden")
         return Spec(
             scenario=cls(images=loaded, **fixed_values(scenario)),
             method=combine(members),
@@ -107,8 +108,16 @@ def from_json(values: dict[str, Any]) -> Spec:
             evaluation=Evaluation(**values["evaluation"]),
             **{name: values[name] for name in ("seed", "threads", "device")},
         )
-    except (KeyError, TypeError, StopIteration) as error:
-        raise SpecError(f"not a spec of a run: {type(error).__name__}: {error}") from error
+    except KeyError as error:
+        raise SpecError(f"not a spec of a run: it has no {error}") from error
+    except (TypeError, AttributeError) as error:
+        raise SpecError(f"not a spec of a run: {error}") from error
+
+
+def known(what: str, name: str, choices: dict[str, T]) -> T:
+    if name not in choices:
+        raise SpecError(f"{what} {name!r} is unknown; choose from {', '.join(choices)}")
+    return choices[name]
 
 
 def values_of(method: Method) -> dict[str, Any]:

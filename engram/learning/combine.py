@@ -19,9 +19,9 @@ def combine(methods: Sequence[Method]) -> Method:
     members = tuple(member for method in methods for member in method.members())
     if not members:
         raise ValueError("no method was given; give one or more")
-    twice = [type(m).__name__ for m in members if sum(type(other) is type(m) for other in members) > 1]
-    if twice:
-        raise ValueError(f"method {twice[0]} is named twice; a combination has each method once")
+    if len({type(member) for member in members}) < len(members):
+        names = ", ".join(type(member).__name__ for member in members)
+        raise ValueError(f"{names}: a method is there twice; a combination has each once")
     return members[0] if len(members) == 1 else Combined(members)
 
 

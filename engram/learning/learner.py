@@ -46,9 +46,9 @@ class Training:
 
     def __post_init__(self) -> None:
         for name, least in (("epochs", 1), ("steps", 0), ("batch", 1), ("momentum", 0), ("weight_decay", 0)):
-            if not least <= getattr(self, name) < float("inf"):
+            if not is_number(getattr(self, name)) or not least <= getattr(self, name) < float("inf"):
                 raise ValueError(f"{name} {getattr(self, name)} is out of range; give {least} or more")
-        if not 0 < self.lr < float("inf"):
+        if not is_number(self.lr) or not 0 < self.lr < float("inf"):
             raise ValueError(f"lr {self.lr} is out of range; give a number above 0")
         accepted = inspect.signature(optimizer_class(self.optimizer)).parameters
         for name in ("momentum", "weight_decay"):
@@ -63,6 +63,10 @@ class Training:
     def steps_for(self, images: int) -> int:
         """Optimiser steps that a task of so many images takes."""
         return self.steps or self.epochs * self.passes(images)
+
+
+def is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def batches(data: Data, training: Training, rng: torch.Generator, skip_passes: int = 0) -> Iterator[Batch]:

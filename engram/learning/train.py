@@ -48,7 +48,7 @@ class Progress:
 class Outcome:
     """What a run found. It is also what a checkpoint carries of the past."""
 
-    status: Literal["done", "diverged"] = "done"
+    status: Literal["done", "diverged", "failed"] = "done"
     accuracy: list[list[float]] = field(default_factory=list)
     """accuracy[i][j]: percent on task j after task i."""
     pooled_accuracy: float | None = None

@@ -65,6 +65,16 @@ def loaded_files() -> list[str]:
     return list(_FILES)
 
 
+def members_of(text: str) -> list[str]:
+    """`rehearsal+si` as the names of its members."""
+    names = text.split("+")
+    if not all(names):
+        raise ValueError(f"method {text!r}: names stand on both sides of a +, as in rehearsal+online-ewc")
+    if len(set(names)) < len(names):
+        raise ValueError(f"method {text!r}: a method is named twice; a combination has each once")
+    return names
+
+
 def method_class(name: str) -> type[Method]:
     """The method of this name."""
     if name not in methods():

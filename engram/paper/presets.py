@@ -10,7 +10,7 @@ from engram.experiments.spec import NETS, Spec
 from engram.learning.combine import combine
 from engram.learning.evaluate import Evaluation
 from engram.learning.learner import Training
-from engram.methods import method_class, methods
+from engram.methods import members_of, method_class, methods
 from engram.paper.cells import preset_names
 from engram.scenarios.named import Name, parse, preparation, scenario
 
@@ -68,7 +68,7 @@ def settings(name: Name, method: str) -> Settings:
     source = SCRIPTS if name.images == "mnist" else OURS
     values, prepared_by = preparation(name)
     protocol = PROTOCOLS[name.maker]
-    members = method.split("+")
+    members = members_of(method)
     optimizer = combine([method_class(member)() for member in members]).optimizer
     rated = "gem" if any(member.startswith("gem") for member in members) else optimizer
     of_methods = {
@@ -128,7 +128,7 @@ def preset(text: str, method: str, seed: int = 0) -> Spec:
     }
     members = [
         method_class(member)(**{field: s.value for field, s in method_settings(name, member, "").items()})
-        for member in method.split("+")
+        for member in members_of(method)
     ]
     hidden = values["net"].pop("hidden")
     return Spec(

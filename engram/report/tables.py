@@ -18,14 +18,16 @@ TITLES = {
 
 
 def print_cells(table: str, cells: Sequence[Cell], console: Console) -> None:
-    """Ours beside print, a mark for the verdict."""
+    """Ours beside print, or above it where the console is narrow; a mark for the verdict."""
     columns = list(dict.fromkeys(cell.column for cell in cells))
-    view = Table(title=f"{table}: {TABLES[table][0]}, average accuracy in percent, ours (print)", title_justify="left")
-    view.add_column("method")
+    between = " " if console.width >= 30 + 38 * len(columns) else "\n"
+    console.print(f"{table}: {TABLES[table][0]}, average accuracy in percent, ours (print)")
+    view = Table(show_lines=between == "\n")
+    view.add_column("method", min_width=10)
     for column in columns:
         view.add_column(column, justify="right", no_wrap=True)
     for row in dict.fromkeys(cell.row for cell in cells):
-        view.add_row(TITLES.get(row, row), *(text(cell) for cell in cells if cell.row == row))
+        view.add_row(TITLES.get(row, row), *(text(cell, between) for cell in cells if cell.row == row))
     console.print(view)
     counts = {name: sum(cell.verdict == name for cell in cells) for name in MARKS}
     telling = [cell for cell in cells if cell.telling and cell.verdict != "missing"]
@@ -36,9 +38,9 @@ def print_cells(table: str, cells: Sequence[Cell], console: Console) -> None:
     )
 
 
-def text(cell: Cell) -> str:
-    print_ = f"({cell.paper:.2f} ± {cell.paper_std:.2f})"
+def text(cell: Cell, between: str) -> str:
+    printed = f"[dim]({cell.paper:.2f} ± {cell.paper_std:.2f})[/] {MARKS[cell.verdict]}"
     if cell.ours is None:
-        return f"[dim]{print_}[/] {MARKS[cell.verdict]}"
+        return printed
     spread = f" ± {cell.std:.2f}" if cell.n > 1 else ""
-    return f"{cell.ours:.2f}{spread} [dim]n={cell.n} {print_}[/] {MARKS[cell.verdict]}"
+    return f"{cell.ours:.2f}{spread} [dim]n={cell.n}[/]{between}{printed}"

@@ -161,7 +161,7 @@ def scaling_of(normalize: Normalize, x: Tensor, channels: int) -> Scaling:
         means = share @ levels
         deviations = (share @ levels**2 - means**2).clamp(min=0).sqrt()
         if (deviations == 0).any():
-            raise ScenarioError("all training pixels are equal, so they cannot be normalised; give normalize none")
+            raise ScenarioError("all training pixels are equal, so they cannot be normalised; give --normalize none")
         mean, deviation = tuple(means.tolist()), tuple(deviations.tolist())
     else:
         mean, deviation = normalize
