@@ -39,7 +39,12 @@ class Combined(Method):
             self._sole[hook] = deciding[0] if deciding else methods[0]
         # instance attributes, where a plain method has them on its class
         self.needs = frozenset().union(*(m.needs for m in methods))  # type: ignore[misc]
-        self.optimizer = next((m.optimizer for m in methods if m.optimizer != "adam"), "adam")  # type: ignore[misc]
+        optimizers = sorted({m.optimizer for m in methods} - {Method.optimizer})
+        if len(optimizers) > 1:
+            raise ValueError(
+                f"{' and '.join(optimizers)}: these methods cannot be combined, each has its own optimiser"
+            )
+        self.optimizer = optimizers[0] if optimizers else Method.optimizer  # type: ignore[misc]
         whole = all(m.checkpoints == "epoch" for m in methods)
         self.checkpoints = "epoch" if whole else "task"  # type: ignore[misc]
 

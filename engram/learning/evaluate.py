@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import torch
 
-from engram.learning.learner import Learner
+from engram.learning.learner import Learner, in_eval_mode
 from engram.scenarios.task import Task
 
 
@@ -30,12 +30,9 @@ class Evaluation:
 def count_correct(learner: Learner, task: Task, mask: bool = True) -> tuple[int, int]:
     """(right, all) on a task's test images."""
     right = torch.zeros((), dtype=torch.long, device=learner.device)
-    training = learner.net.training
-    learner.net.eval()
-    with task.test.opened():
+    with in_eval_mode(learner.net), task.test.opened():
         for batch in task.test.chunks():
             right += (learner.predict(batch, mask) == batch.y).sum()
-    learner.net.train(training)
     return int(right), len(task.test)
 
 

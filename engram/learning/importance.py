@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import unfold
 
-from engram.learning.learner import Learner, Params
+from engram.learning.learner import Learner, Params, in_eval_mode
 from engram.scenarios.task import Batch, Data
 
 Label = Literal["predicted", "true", "sampled", "exact"]
@@ -18,6 +18,8 @@ Estimator = Literal["sample", "batch"]
 Delta = Callable[[Tensor], Tensor]
 CHUNK = 512
 """Images at a time."""
+PER_SAMPLE_FLOATS = 1 << 26
+"""Per-sample gradients that are held at a time where they have to be formed: 256 MB."""
 
 
 @torch.no_grad()
@@ -161,6 +163,8 @@ def by_layer(
     finally:
         for handle in handles:
             handle.remove()
+    if len(outputs) < len(layers):  # a layer that is not called as a module
+        raise NoClosedFormError
     gradients = torch.autograd.grad(logits, [outputs[layer] for layer in layers], delta(logits.detach()))
     found: dict[Tensor, Tensor] = {}
     for layer, g in zip(layers, gradients, strict=True):
@@ -189,18 +193,7 @@ def by_function(net: nn.Module, x: Tensor, delta: Delta, of: Callable[[Tensor], 
         out: Tensor = torch.func.functional_call(net, {**values, **rest}, (image[None],))
         return (out[0] * target).sum()
 
-    gradients = torch.func.vmap(torch.func.grad(weighted), in_dims=(None, 0, 0))(params, x, targets)
+    at_once = max(1, PER_SAMPLE_FLOATS // sum(p.numel() for p in params.values()))
+    each = torch.func.vmap(torch.func.grad(weighted), in_dims=(None, 0, 0), chunk_size=at_once)
+    gradients = each(params, x, targets)
     return [of(gradients[name]).sum(0) for name in params]
-
-
-class in_eval_mode:  # noqa: N801
-    """Layers that behave otherwise in training (dropout, batch norm) are as at test time inside the block."""
-
-    def __init__(self, net: nn.Module) -> None:
-        self.net, self.was = net, net.training
-
-    def __enter__(self) -> None:
-        self.net.eval()
-
-    def __exit__(self, *_: object) -> None:
-        self.net.train(self.was)

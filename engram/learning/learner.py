@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import copy
-import inspect
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from engram.learning.optimizer import Optimizer, optimizer_class
+from engram.learning.optimizer import Optimizer, accepted_options
 from engram.scenarios.streams import stream
 from engram.scenarios.task import Batch, Data, Tasks
 
@@ -50,10 +50,7 @@ class Training:
                 raise ValueError(f"{name} {getattr(self, name)} is out of range; give {least} or more")
         if not is_number(self.lr) or not 0 < self.lr < float("inf"):
             raise ValueError(f"lr {self.lr} is out of range; give a number above 0")
-        accepted = inspect.signature(optimizer_class(self.optimizer)).parameters
-        for name in ("momentum", "weight_decay"):
-            if getattr(self, name) and name not in accepted:
-                raise ValueError(f"{name} {getattr(self, name)}: optimizer {self.optimizer} has no {name}")
+        accepted_options(self.optimizer, self.momentum, self.weight_decay)
 
     def passes(self, images: int) -> int:
         """Batches in one pass."""
@@ -83,6 +80,18 @@ def batches(data: Data, training: Training, rng: torch.Generator, skip_passes: i
         for indices in torch.split(order.to(data.device), training.batch)[: min(per_pass, left)]:
             yield data.batch(indices)
             left -= 1
+
+
+@contextmanager
+def in_eval_mode(net: nn.Module) -> Iterator[None]:
+    """Layers that behave otherwise in training (dropout, batch norm) are as at test time inside the block."""
+    modes = [(module, module.training) for module in net.modules()]
+    net.eval()
+    try:
+        yield
+    finally:
+        for module, training in modes:
+            module.training = training
 
 
 class Learner:

@@ -1,4 +1,4 @@
-"""The memory ledger: bytes that a method holds beyond the network and its optimiser."""
+"""The memory ledger: bytes that a method holds beyond the network and its optimiser, a step's scratch not counted."""
 
 from __future__ import annotations
 

@@ -33,12 +33,8 @@ class Optimizer:
     ) -> None:
         self.params = list(params)
         cls = optimizer_class(name)
-        accepted = inspect.signature(cls).parameters
-        options: dict[str, Any] = {"lr": lr}
-        for key, value in (("momentum", momentum), ("weight_decay", weight_decay)):
-            if key in accepted:
-                options[key] = value
-        if "fused" in accepted and self.params[0].device.type == "cpu":
+        options: dict[str, Any] = {"lr": lr, **accepted_options(name, momentum, weight_decay)}
+        if "fused" in inspect.signature(cls).parameters and self.params[0].device.type == "cpu":
             options["fused"] = True
         self.torch = cls(self.params, **options)
         self.direct = name if options.get("fused") and name in ("adam", "adagrad", "sgd") and not momentum else ""
@@ -103,6 +99,18 @@ class Optimizer:
         counts = {float(s["step"]) for s in self.torch.state.values() if "step" in s}
         if len(counts) > 1 or 0 < len(self.torch.state) < len(self.params):  # one count for all would be wrong
             self.direct = ""
+
+
+def accepted_options(name: str, momentum: float, weight_decay: float) -> dict[str, float]:
+    """Those of the two that the optimiser knows; one that it does not know must be 0."""
+    accepted = inspect.signature(optimizer_class(name)).parameters
+    options = {}
+    for key, value in (("momentum", momentum), ("weight_decay", weight_decay)):
+        if key in accepted:
+            options[key] = value
+        elif value:
+            raise ValueError(f"{key} {value}: optimizer {name} has no {key}")
+    return options
 
 
 def optimizer_class(name: str) -> type[torch.optim.Optimizer]:

@@ -7,8 +7,8 @@ from typing import Annotated, Literal
 
 import torch
 
-from engram.learning.importance import CHUNK, Delta, in_eval_mode, shuffled, summed_gradients
-from engram.learning.learner import Learner, Params
+from engram.learning.importance import CHUNK, Delta, shuffled, summed_gradients
+from engram.learning.learner import Learner, Params, in_eval_mode
 from engram.learning.method import Log
 from engram.learning.penalty import QuadraticPenalty
 from engram.scenarios.task import Task

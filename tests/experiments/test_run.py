@@ -28,7 +28,7 @@ def go(images, method=None, **options) -> eg.Record:
 
 def facts(record: eg.Record) -> dict:
     """What does not depend on when and where."""
-    return {k: v for k, v in vars(record).items() if k not in (*TIMES, "environment")}
+    return {k: v for k, v in vars(record).items() if k not in (*TIMES, "environment", "reused")}
 
 
 class StopError(Exception):

@@ -42,7 +42,8 @@ OTHER = {
 def variants(images):
     """(what differs, spec) for every single field of a spec."""
     for name in OTHER[eg.Training]:
-        yield f"training {name}", spec_of(images, training=eg.Training(**{name: OTHER[eg.Training][name]}))
+        needed = {"optimizer": "rmsprop"} if name == "momentum" else {}  # adam has none
+        yield f"training {name}", spec_of(images, training=eg.Training(**{name: OTHER[eg.Training][name]}, **needed))
     for name in OTHER[eg.Evaluation]:
         yield f"evaluation {name}", spec_of(images, evaluation=eg.Evaluation(**{name: OTHER[eg.Evaluation][name]}))
     yield "net hidden", spec_of(images, net=eg.MLP(400))
@@ -202,7 +203,7 @@ def test_what_is_no_spec_is_refused(images, monkeypatch, spoil):
     values = json.loads(json.dumps(spec_of(images).to_json()))
     assert from_json(values).key == spec_of(images).key
     spoil(values)
-    with pytest.raises(SpecError, match="not a spec"):
+    with pytest.raises(SpecError, match=r"not a spec|is unknown; choose from"):
         from_json(values)
 
 

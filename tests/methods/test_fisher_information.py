@@ -420,3 +420,40 @@ def test_all_estimators_work_while_other_gradients_are_off():
         with torch.no_grad():
             inside = fisher(learner, learner.tasks[1].train)
         same(inside, fisher(learner, learner.tasks[1].train), rtol=0, atol=0)
+
+
+class Functional(nn.Module):
+    """Takes a layer's weights without calling the layer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.last = nn.Linear(25, 6), nn.Linear(6, 6)
+
+    def forward(self, x):
+        return self.last(torch.relu(nn.functional.linear(x, self.first.weight, self.first.bias)))
+
+
+class Spare(Functional):
+    """Has a layer that takes no part."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.spare = nn.Linear(3, 3)
+
+    def forward(self, x):
+        return self.last(torch.relu(self.first(x)))
+
+
+@pytest.mark.parametrize("net", [Functional, Spare])
+def test_of_layers_that_are_not_called(net):
+    torch.manual_seed(0)
+    learner = own(net())
+    same(fisher(learner, learner.tasks[1].train), slow_fisher(learner, "class", "predicted"))
+
+
+def test_layers_that_were_in_evaluation_mode_stay_so():
+    """Frozen statistics inside a network that trains, a usual thing in fine-tuning."""
+    learner = learner_of("batch_norm")
+    learner.net[1].eval()
+    fisher(learner, learner.tasks[1].train)
+    assert [m.training for m in learner.net] == [True, False, True, True, True]
