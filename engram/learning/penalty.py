@@ -8,6 +8,7 @@ from typing import Annotated
 
 import torch
 
+from engram.learning.importance import Estimator, Label, check_estimator, fisher
 from engram.learning.learner import Learner, Params
 from engram.learning.method import Log, Method
 from engram.scenarios.task import Batch, Task, Tasks
@@ -54,3 +55,21 @@ class QuadraticPenalty(Method):
     def end_task(self, learner: Learner, task: Task) -> None:
         self.weights = self.importance(learner, task)
         self.centre = [p.detach().clone() for p in learner.params]
+
+
+@dataclass
+class FisherPenalty(QuadraticPenalty):
+    """A penalty whose weights are Fisher information."""
+
+    label: Label = "predicted"
+    """Whose likelihood the Fisher takes: predicted (the authors' code), true, sampled, or exact (all labels)."""
+    estimator: Estimator = "sample"
+    """Squared gradients per sample, or per mini-batch as in the authors' permuted-domain scripts."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_estimator(self.label, self.estimator)
+
+    def fisher(self, learner: Learner, task: Task) -> Params:
+        """Of the task that was just learned."""
+        return fisher(learner, task.train, self.label, self.estimator, learner.training.batch)

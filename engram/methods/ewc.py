@@ -7,15 +7,14 @@ from typing import Annotated
 
 import torch
 
-from engram.learning.importance import Estimator, Label, check_estimator, fisher
 from engram.learning.learner import Learner, Params
 from engram.learning.method import Log
-from engram.learning.penalty import QuadraticPenalty
+from engram.learning.penalty import FisherPenalty
 from engram.scenarios.task import Task
 
 
 @dataclass
-class EWC(QuadraticPenalty):
+class EWC(FisherPenalty):
     """Elastic weight consolidation, Σ_k F_k (θ − θ*_k)² over the past tasks k (Kirkpatrick et al., 2017).
 
     The sum is kept folded: as a function of θ it is F (θ − c)² plus a constant, with F = Σ F_k and c the mean of the
@@ -24,17 +23,9 @@ class EWC(QuadraticPenalty):
 
     coef: Annotated[float, Log(1e-2, 1e4)] = 100.0
     """Weight of the penalty; Kirkpatrick's lambda is twice this."""
-    label: Label = "predicted"
-    """Whose likelihood the Fisher takes: predicted (the authors' code), true, sampled, or exact (all labels)."""
-    estimator: Estimator = "sample"
-    """Squared gradients per sample, or per mini-batch as in the authors' permuted-domain scripts."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_estimator(self.label, self.estimator)
 
     def importance(self, learner: Learner, task: Task) -> Params:
-        self._new = fisher(learner, task.train, self.label, self.estimator, learner.training.batch)
+        self._new = self.fisher(learner, task)
         return [old + new for old, new in zip(self.weights, self._new, strict=True)]
 
     @torch.no_grad()
