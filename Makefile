@@ -4,23 +4,28 @@ BIN := .venv/bin
 
 .PHONY: install demo test lint tables bench clean
 
-install: .venv/installed
+install: .venv/installed  ## what runs need; what tests and docs need comes with `make test`
+
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
 .venv/installed: pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt torch==2.13.0
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt hatchling editables
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt \
-		--no-build-isolation --editable '.[dev]'
+	$(PIP) torch==2.13.0
+	$(PIP) hatchling editables
+	$(PIP) --no-build-isolation --editable .
+	touch $@
+
+.venv/developed: .venv/installed
+	$(PIP) --no-build-isolation --editable '.[dev,ray,track,docs]'
 	touch $@
 
 demo: install  ## one seed of the rows of Table 2, beside print; about 3 minutes
 	$(BIN)/engram reproduce table2 --seeds 1 --skip gem dgr rtf --results runs/demo
 
-test: install lint  ## what CI runs
+test: .venv/developed lint  ## what CI runs
 	$(BIN)/python -m pytest
 
-lint: install
+lint: .venv/developed
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
