@@ -16,6 +16,7 @@ from engram.cli.options import parse
 from engram.cli.screen import ERR, OUT, writable
 from engram.experiments import records
 from engram.paper.cells import TABLES, Cell, cells, chosen, preset_name, published, table_name
+from engram.paper.twins import Twin, known_twin, twins
 from engram.report.tables import print_cells
 
 
@@ -93,11 +94,13 @@ class ReproduceOptions:
     table: tyro.conf.Positional[str]
     """table2, table3 or table4."""
     rows: tuple[str, ...] = ()
-    """Only these methods."""
+    """Only these methods; a twin by its name, for example gem/one-slot."""
     skip: tuple[str, ...] = ()
     """Not these methods."""
     columns: tuple[str, ...] = ()
     """Only these columns."""
+    twins: bool = False
+    """Also the twins of these methods: as they were meant, where the authors' code departs from it."""
     seeds: Annotated[int, tyro.conf.arg(help="Runs a cell: seeds 0 to this less one.")] = 10
     workers: int | None = None
     """Processes; as many as cores."""
@@ -115,34 +118,48 @@ def reproduce(arguments: list[str]) -> int:
                 raise ValueError(f"{name} {getattr(options, name)} is out of range; give 1 or more")
         for name in options.skip:
             chosen("row", [name], list(published()[table]))
-        wanted = [
-            c for c in compared(table, options.results, options.rows, options.columns) if c.row not in options.skip
-        ]
+        rows, of_twins = rows_and_twins(table, options.rows, options.twins, options.skip)
+        columns = chosen("column", options.columns, list(TABLES[table][1]))
     except ValueError as error:
         raise WrongCallError(str(error)) from error
+    labels = [preset_name(table, row, column) for row in rows for column in columns]
+    for twin in of_twins:
+        labels += [label for column in twin.columns if column in columns for label in twin.variants(column)]
     writable(options.results)
-    status = make_runs(table, wanted, options.seeds, options.results, options.workers)
-    found = compared(table, options.results, options.rows, options.columns)
-    shown = [cell for cell in found if cell.row in {c.row for c in wanted}]
-    print_cells(table, shown, OUT)
+    status = make_runs(table, labels, options.seeds, options.results, options.workers)
+    if rows:
+        print_cells(table, compared(table, options.results, tuple(rows), tuple(columns)), OUT)
     return status
 
 
-def make_runs(table: str, wanted: list[Cell], seeds: int, folder: Path, workers: int | None) -> int:
+def rows_and_twins(
+    table: str, names: tuple[str, ...], with_twins: bool, skip: tuple[str, ...] = ()
+) -> tuple[list[str], list[Twin]]:
+    """The rows and the twins that are asked for: `gem` is a row, `gem/one-slot` a twin; no names are all rows."""
+    asked = [known_twin(table, name) for name in names if "/" in name]
+    plain = [name for name in names if "/" not in name]
+    rows = chosen("row", plain, list(published()[table])) if plain or not asked else []
+    rows = [row for row in rows if row not in skip]
+    if with_twins:
+        asked += [twin.full_name for twin in twins(table, rows)]
+    return rows, [twin for twin in twins(table) if twin.full_name in asked]
+
+
+def make_runs(table: str, labels: list[str], seeds: int, folder: Path, workers: int | None) -> int:
     """Runs what is missing, a seed of every cell before the next seed, so that a stopped table is even."""
     from engram.cli.run import line, progress
     from engram.experiments.engines import Job, run_jobs
     from engram.methods import methods
-    from engram.paper.presets import preset
+    from engram.paper.presets import labelled
 
-    absent = sorted({cell.row for cell in wanted} - set(methods()))
+    absent = sorted({label.split()[1] for label in labels} - set(methods()))
     if absent:
         ERR.print(f"not there yet: {', '.join(absent)}")
-    labels = [preset_name(table, cell.row, cell.column) for cell in wanted if cell.row not in absent]
+    labels = [label for label in labels if label.split()[1] not in absent]
     done = status = 0
     total = len(labels) * seeds
     try:
-        jobs = [Job(preset(*words(label), seed), label) for seed in range(seeds) for label in labels]
+        jobs = [Job(labelled(label, seed), label) for seed in range(seeds) for label in labels]
         with progress() as watch:
             for job, record in run_jobs(jobs, folder, file=f"{table}.jsonl", workers=workers, watch=watch):
                 done += 1
@@ -156,9 +173,3 @@ def make_runs(table: str, wanted: list[Cell], seeds: int, folder: Path, workers:
         )
         raise
     return status
-
-
-def words(label: str) -> tuple[str, str]:
-    """`split-mnist/class ewc` as scenario and method."""
-    scenario, _, method = label.partition(" ")
-    return scenario, method

@@ -12,6 +12,7 @@ from engram.learning.evaluate import Evaluation
 from engram.learning.learner import Training
 from engram.methods import members_of, method_class, methods
 from engram.paper.cells import preset_names
+from engram.paper.twins import variants
 from engram.scenarios.named import Name, parse, preparation, scenario
 
 
@@ -154,15 +155,29 @@ def kept_bytes(text: str, method: str) -> int:
     return method_class(method)(**fields).kept_bytes(parameters, 1024)
 
 
+def labelled(text: str, seed: int = 0) -> Spec:
+    """The spec of a label, as records carry it: `split-mnist/class gem`, or a twin's, `… gem one-slot`."""
+    twin = variants().get(text)
+    if twin is None:
+        scenario_name, _, method = text.partition(" ")
+        return preset(scenario_name, method, seed)
+    spec = preset(twin.scenario, twin.method, seed)
+    for place, value in twin.changes.items():
+        group, field = place.split(".")
+        spec = replace(spec, **{group: replace(getattr(spec, group), **{field: value})})
+    return spec
+
+
 def label(spec: Spec) -> str | None:
-    """The name of the preset that a spec equals, seeds and what is looked at aside; None where there is none."""
+    """The label of the preset or twin that a spec equals, seeds and what is looked at aside; else None."""
     try:
-        name = parse(spec.scenario_name)
-        published = preset(str(name), spec.method_name, spec.seed)
+        name = str(parse(spec.scenario_name))
+        names = [f"{name} {spec.method_name}"] if f"{name} {spec.method_name}" in preset_names() else []
+        names += [found for found, twin in variants().items() if twin[:2] == (name, spec.method_name)]
+        specs = {found: labelled(found, spec.seed) for found in names}
     except ValueError:  # an unnamed scenario, or a method of the user's own
         return None
     if any(type(member) not in methods().values() for member in spec.method.members()):
         return None
-    same = replace(spec, evaluation=Evaluation(), threads=1).key == published.key
-    found = f"{name} {spec.method_name}"
-    return found if same and found in preset_names() else None
+    key = replace(spec, evaluation=Evaluation(), threads=1).key
+    return next((found for found, published in specs.items() if published.key == key), None)
