@@ -10,6 +10,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "run": ("run", "train a method on a scenario and record what came of it"),
     "reproduce": ("tables", "make the runs of a published table that are not recorded yet"),
     "compare": ("tables", "our numbers beside the published ones, with verdicts, from the records"),
+    "figure": ("figure", "pictures for papers: accuracy matrices, curves, bars, memory, the kinds of scenario"),
     "describe": ("look", "a scenario's tasks, its kind as read off the data, the floor that forgetting leaves"),
     "ls": ("look", "methods, scenarios, datasets or tables"),
     "data": ("look", "fetch image sets, and say where they are"),
