@@ -31,7 +31,7 @@ def page(fig: Figure) -> str:
     fig.savefig(file, format="svg", metadata={"Date": None, "Creator": None})
     svg = file.getvalue()
     svg = svg[svg.index("<svg") :]
-    title = html.escape(fig.get_label() or "figure")
+    title = html.escape(str(fig.get_label() or "figure"))
     columns = ("panel", "curve", "at", "value")
     cells = ((f"<td>{html.escape(str(point[column]))}</td>" for column in columns) for point in values)
     rows = "\n".join(f"<tr>{''.join(row)}</tr>" for row in cells)
