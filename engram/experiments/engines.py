@@ -19,10 +19,12 @@ from engram.methods import load_file, loaded_files
 
 @dataclass(frozen=True)
 class Job:
-    """A run, and the preset that it is."""
+    """A run, the preset that it is, and its part in a search."""
 
     spec: Spec
     preset: str | None = None
+    search: dict[str, Any] | None = None
+    """What the record says of it; see `Record.search`."""
 
 
 def workers_for(jobs: int, asked: int | None) -> int:
@@ -46,11 +48,14 @@ def run_jobs(
     count = workers_for(len(jobs), workers)
     if count == 1:
         for job in jobs:
-            yield job, run_or_fail(job.spec, out, file=file, preset=job.preset, watch=watch(job.spec))
+            yield (
+                job,
+                run_or_fail(job.spec, out, file=file, preset=job.preset, search=job.search, watch=watch(job.spec)),
+            )
         return
     context = multiprocessing.get_context("spawn")  # forked threads of torch may hang
     with ProcessPoolExecutor(count, mp_context=context, initializer=prepare, initargs=(loaded_files(),)) as pool:
-        futures = {pool.submit(work, job.spec.to_json(), str(out), file, job.preset): job for job in jobs}
+        futures = {pool.submit(work, job.spec.to_json(), str(out), file, job.preset, job.search): job for job in jobs}
         try:
             for future in as_completed(futures):
                 yield futures[future], future.result()
@@ -65,6 +70,6 @@ def prepare(method_files: list[str]) -> None:
         load_file(Path(path))
 
 
-def work(spec: dict[str, Any], out: str, file: str, preset: str | None) -> Record:
+def work(spec: dict[str, Any], out: str, file: str, preset: str | None, search: dict[str, Any] | None) -> Record:
     """One run in a worker."""
-    return run_or_fail(from_json(spec), Path(out), file=file, preset=preset)
+    return run_or_fail(from_json(spec), Path(out), file=file, preset=preset, search=search)

@@ -39,6 +39,8 @@ class Record:
     memory: dict[str, dict[str, int]] = field(default_factory=dict)
     preset: str | None = None
     """The published setting that the spec equals, where it does."""
+    search: dict[str, Any] = field(default_factory=dict)
+    """Of a search's runs: `stage` (trial or final), `selected_on` (holdout or test), and the `point` of the grid."""
     environment: dict[str, Any] = field(default_factory=dict)
     error: str | None = None
     """The traceback, where the run failed."""

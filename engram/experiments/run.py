@@ -73,6 +73,7 @@ def run_spec(
     *,
     file: str = RECORDS,
     preset: str | None = None,
+    search: dict[str, Any] | None = None,
     watch: Callable[[Progress], None] = lambda _: None,
     say: Callable[[str], None] = lambda text: print(text, file=sys.stderr),
 ) -> Record:
@@ -93,7 +94,7 @@ def run_spec(
         resume=checkpoints.latest() if checkpoints else None,
         watch=watch,
     )
-    record = record_of(spec, outcome, preset)
+    record = record_of(spec, outcome, preset, search)
     if out:
         records.append(out / file, record)
     if checkpoints:
@@ -112,19 +113,25 @@ def recorded(key: str, folder: Path, say: Callable[[str], None]) -> Record | Non
 
 
 def run_or_fail(
-    spec: Spec, out: Path, *, file: str, preset: str | None, watch: Callable[[Progress], None] = lambda _: None
+    spec: Spec,
+    out: Path,
+    *,
+    file: str,
+    preset: str | None,
+    search: dict[str, Any] | None = None,
+    watch: Callable[[Progress], None] = lambda _: None,
 ) -> Record:
     """As `run_spec`, but what goes wrong inside the run becomes a record with status `failed`."""
     try:
-        return run_spec(spec, out, file=file, preset=preset, watch=watch)
+        return run_spec(spec, out, file=file, preset=preset, search=search, watch=watch)
     except Exception:
-        record = record_of(spec, Outcome(status="failed"), preset)
+        record = record_of(spec, Outcome(status="failed"), preset, search)
         record.error = traceback.format_exc()
         records.append(out / file, record)
         return record
 
 
-def record_of(spec: Spec, outcome: Outcome, preset: str | None) -> Record:
+def record_of(spec: Spec, outcome: Outcome, preset: str | None = None, search: dict[str, Any] | None = None) -> Record:
     a = outcome.accuracy
     whole = outcome.status == "done"
     return Record(
@@ -149,6 +156,7 @@ def record_of(spec: Spec, outcome: Outcome, preset: str | None) -> Record:
         seconds=outcome.seconds,
         memory=outcome.memory,
         preset=preset,
+        search=search or {},
         environment={
             **machine(),
             "threads": spec.threads,
