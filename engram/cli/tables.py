@@ -150,7 +150,7 @@ def make_runs(table: str, labels: list[str], seeds: int, folder: Path, workers: 
     from engram.cli.run import line, progress
     from engram.experiments.engines import Job, run_jobs
     from engram.methods import methods
-    from engram.paper.presets import labelled
+    from engram.paper.presets import spec_of
 
     absent = sorted({label.split()[1] for label in labels} - set(methods()))
     if absent:
@@ -159,7 +159,7 @@ def make_runs(table: str, labels: list[str], seeds: int, folder: Path, workers: 
     done = status = 0
     total = len(labels) * seeds
     try:
-        jobs = [Job(labelled(label, seed), label) for seed in range(seeds) for label in labels]
+        jobs = [Job(spec_of(label, seed), label) for seed in range(seeds) for label in labels]
         with progress() as watch:
             for job, record in run_jobs(jobs, folder, file=f"{table}.jsonl", workers=workers, watch=watch):
                 done += 1

@@ -155,7 +155,7 @@ def kept_bytes(text: str, method: str) -> int:
     return method_class(method)(**fields).kept_bytes(parameters, 1024)
 
 
-def labelled(text: str, seed: int = 0) -> Spec:
+def spec_of(text: str, seed: int = 0) -> Spec:
     """The spec of a label, as records carry it: `split-mnist/class gem`, or a twin's, `… gem one-slot`."""
     twin = variants().get(text)
     if twin is None:
@@ -174,7 +174,7 @@ def label(spec: Spec) -> str | None:
         name = str(parse(spec.scenario_name))
         names = [f"{name} {spec.method_name}"] if f"{name} {spec.method_name}" in preset_names() else []
         names += [found for found, twin in variants().items() if twin[:2] == (name, spec.method_name)]
-        specs = {found: labelled(found, spec.seed) for found in names}
+        specs = {found: spec_of(found, spec.seed) for found in names}
     except ValueError:  # an unnamed scenario, or a method of the user's own
         return None
     if any(type(member) not in methods().values() for member in spec.method.members()):

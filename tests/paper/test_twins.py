@@ -7,7 +7,7 @@ import pytest
 from helpers import blobs
 
 from engram.paper.cells import TABLES, preset_name, preset_names, published
-from engram.paper.presets import COEFS, label, labelled
+from engram.paper.presets import COEFS, label, spec_of
 from engram.paper.twins import TWINS, known_twin, twins, variants
 
 
@@ -59,8 +59,8 @@ def test_twins_are_of_rows_and_columns_that_print_has():
 )
 def test_a_twin_is_its_row_but_for_what_it_names(text, changed):
     scenario, row, _ = text.split()
-    twin = labelled(text, seed=3)
-    assert differences(labelled(f"{scenario} {row}", seed=3), twin) == changed
+    twin = spec_of(text, seed=3)
+    assert differences(spec_of(f"{scenario} {row}", seed=3), twin) == changed
     assert twin.method_name == ("gem-textbook" if text.endswith("textbook") else row)
     assert twin.seed == 3
 
@@ -68,11 +68,11 @@ def test_a_twin_is_its_row_but_for_what_it_names(text, changed):
 def test_every_record_of_a_twin_is_told_from_its_row_and_from_other_twins():
     keys = {}
     for text in variants():
-        spec = labelled(text, seed=5)
+        spec = spec_of(text, seed=5)
         assert label(spec) == text
         row = " ".join(text.split()[:2])
         assert row in preset_names()
-        assert label(labelled(row, seed=5)) == row
+        assert label(spec_of(row, seed=5)) == row
         keys[text] = spec.key
     assert len(set(keys.values())) == len(keys) == 5 * 3 * 2 + 2 + 3 + 1 + 2 * 5 * 3
 
