@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -14,6 +14,10 @@ from numpy.typing import ArrayLike, NDArray
 
 class DataError(ValueError):
     """Wrong data or no data. The message says what was wrong, what was expected and what to do."""
+
+
+class ClosedDataError(RuntimeError):
+    """Data were read that may not be seen at this point."""
 
 
 @dataclass(frozen=True, eq=False, init=False, repr=False)
@@ -84,10 +88,31 @@ class Images:
             digest.update(np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("<")).data)
         return f"sha256:{digest.hexdigest()[:16]}"
 
+    def sealed(self) -> Images:
+        """The same set with its test part out of reach: reading `x_test` or `y_test` raises. For tuning."""
+        if "y_test" not in vars(self):
+            return self
+        known = {"fingerprint": self.fingerprint, "_whole": self}
+        other = object.__new__(Images)
+        vars(other).update({name: v for name, v in (vars(self) | known).items() if name not in ("x_test", "y_test")})
+        return other
+
+    def unsealed(self) -> Images:
+        """The whole set, whether this one is sealed or not."""
+        whole: Images = vars(self).get("_whole", self)
+        return whole
+
+    def __getattr__(self, name: str) -> NoReturn:
+        if name in ("x_test", "y_test"):
+            raise ClosedDataError(
+                f"the test images of {self.name} may not be read where images are held out for tuning"
+            )
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
     def __repr__(self) -> str:
         size = "×".join(map(str, self.shape))
-        parts = f"{len(self.y_train)}/{len(self.y_test)} images of {size}, {self.n_classes} classes"
-        return f"Images({self.name}: {parts})"
+        tests = len(self.y_test) if "y_test" in vars(self) else "sealed"
+        return f"Images({self.name}: {len(self.y_train)}/{tests} images of {size}, {self.n_classes} classes)"
 
 
 def _array(what: str, value: ArrayLike) -> NDArray[Any]:

@@ -44,6 +44,9 @@ class Scenario(ABC):
     def __post_init__(self) -> None:
         for f in fields(self):
             object.__setattr__(self, f.name, fixed(getattr(self, f.name)))
+        # where training images take their place, nothing that runs can read the real test images
+        parts = tuple(images.sealed() if self.held_out else images.unsealed() for images in self.images)
+        object.__setattr__(self, "images", parts)
         if self.kind not in KINDS:
             raise ScenarioError(f"kind {self.kind!r} is unknown; choose from {', '.join(KINDS)}")
         if not 0 <= self.pad <= 64:
@@ -98,13 +101,13 @@ class Part:
 def prepare(scenario: Scenario, device: torch.device | str) -> tuple[Part, Part, Scaling]:
     """Pads, flattens, holds out, and works out the scaling; pixels stay 8-bit."""
     (images,) = scenario.images
-    train_rows, test_rows = np.arange(len(images.y_train)), np.arange(len(images.y_test))
     x_train = flat(images.x_train, scenario.pad)
     if scenario.held_out:
-        train_rows, test_rows = hold_out(images.y_train, scenario.held_out)
         x_test, y_test = x_train, images.y_train
+        train_rows, test_rows = hold_out(y_test, scenario.held_out)
     else:
         x_test, y_test = flat(images.x_test, scenario.pad), images.y_test
+        train_rows, test_rows = np.arange(len(images.y_train)), np.arange(len(y_test))
     scaling = scaling_of(scenario.normalize, x_train[torch.from_numpy(train_rows)], images.shape[0])
     scaling = Scaling(scaling.scale.to(device), scaling.shift.to(device))
     train = Part(x_train.to(device), images.y_train, train_rows)

@@ -11,6 +11,8 @@ from typing import Literal, NamedTuple, get_args, overload
 import torch
 from torch import Tensor
 
+from engram.data.images import ClosedDataError as ClosedDataError
+
 Kind = Literal["task", "domain", "class", "class-known", "iid"]
 """What changes from task to task; `class-known` is `class` with the number of classes known in advance."""
 KINDS: tuple[str, ...] = get_args(Kind)
@@ -21,10 +23,6 @@ LOADED_BYTES = 600_000_000
 
 class ScenarioError(ValueError):
     """The scenario asked for cannot be made; the message says why and what to ask for instead."""
-
-
-class ClosedDataError(RuntimeError):
-    """Data were read that the learner may not see at this point."""
 
 
 class Batch(NamedTuple):
