@@ -6,12 +6,14 @@ import copy
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Annotated
 
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from engram.learning.optimizer import Optimizer, accepted_options
+from engram.learning.ranges import Log
 from engram.scenarios.streams import stream
 from engram.scenarios.task import Batch, Data, Tasks
 
@@ -33,7 +35,7 @@ class Training:
     """Images a step."""
     optimizer: str = "adam"
     """Any optimiser of torch.optim, in lower case."""
-    lr: float = 1e-3
+    lr: Annotated[float, Log(1e-4, 1e-1)] = 1e-3
     """Learning rate, constant."""
     momentum: float = 0.0
     """For optimisers that have it."""

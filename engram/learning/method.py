@@ -4,19 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
-from typing import ClassVar, Literal, NamedTuple, get_args, get_origin, get_type_hints
+from typing import ClassVar, Literal, get_args, get_origin, get_type_hints
 
 from torch import Tensor, nn
 
 from engram.learning.learner import Learner
+from engram.learning.ranges import Each as Each
+from engram.learning.ranges import Log as Log
 from engram.scenarios.task import Batch, Data, Task, Tasks
-
-
-class Log(NamedTuple):
-    """The range in which a field is searched, on a logarithmic scale: `Annotated[float, Log(1e-2, 1e4)]`."""
-
-    low: float
-    high: float
 
 
 @dataclass

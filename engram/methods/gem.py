@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Literal
 
 import numpy as np
 import quadprog
@@ -28,9 +28,11 @@ class GEM(Rehearsal):
     SGD, and every task has two slots of the memory. Paper row: "GEM". The method as published is `gem-textbook`.
     """
 
-    capacity: Annotated[int, Log(100, 20000)] = 1100
+    capacity: int = 1100
     """Images in the memory, for the whole sequence."""
-    margin: float = 0.5
+    mixing: Literal["shuffled", "balanced"] = "shuffled"
+    """As in naive rehearsal; not searched here, the margin is."""
+    margin: Annotated[float, Log(0.05, 5.0)] = 0.5
     """Least weight of every past gradient where the gradient is turned."""
     slots_per_task: int = 2
     """Constraints a task; the authors' code of the paper's time filled two slots a task, today's one."""

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from engram.learning.learner import Learner
-from engram.learning.method import Log, Method
+from engram.learning.method import Each, Method
 from engram.scenarios.task import Data, Joined, Pixels, Scaling, Task, Tasks
 
 
@@ -21,9 +21,9 @@ class Rehearsal(Method):
     each, 2 · (1024 · 400 + 400 · 400), rounded.
     """
 
-    capacity: Annotated[int, Log(100, 20000)] = 1100
-    """Images in the buffer, for the whole sequence."""
-    mixing: Literal["shuffled", "balanced"] = "shuffled"
+    capacity: int = 1100
+    """Images in the buffer, for the whole sequence. Not searched: methods are compared at equal memory."""
+    mixing: Annotated[Literal["shuffled", "balanced"], Each()] = "shuffled"
     """New images and the repeated buffer in one shuffled stream (the authors' code), or half of every batch from
     each (the paper's text; an epoch is then one pass over the new images)."""
 

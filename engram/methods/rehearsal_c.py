@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated
 
 import torch
 
-from engram.learning.method import Log
 from engram.methods.rehearsal import Rehearsal
 
 
@@ -18,7 +16,7 @@ class RehearsalC(Rehearsal):
     Paper row: "Naive rehearsal-C", whose code only took more images.
     """
 
-    capacity: Annotated[int, Log(400, 80000)] = 4400
+    capacity: int = 4400
     """Images in the buffer, for the whole sequence."""
 
     storage = torch.uint8

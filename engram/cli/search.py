@@ -1,0 +1,157 @@
+"""`engram search`: every method tuned with the same number of trials, and what that cost."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+from rich.markup import escape
+from rich.table import Table
+
+from engram.cli import WrongCallError
+from engram.cli.options import parse
+from engram.cli.resolve import positive, with_method_files
+from engram.cli.run import line, progress
+from engram.cli.screen import ERR, OUT, writable
+from engram.experiments import records
+from engram.experiments.records import Record
+from engram.experiments.run import RECORDS
+from engram.experiments.search import HELD_OUT, TRIAL_SEED, SelectOn, axes, grid
+from engram.experiments.search import search as run_search
+from engram.experiments.spec import Spec
+from engram.experiments.tuning import Tuned, tuned
+from engram.paper.presets import label, preset
+from engram.report.sensitivity import sensitivity
+from engram.report.style import checked, save
+
+
+@dataclass
+class SearchOptions:
+    """Tunes every method with the same number of trials on held-out training images, then runs each with its best
+    values on all training data; says what was spent on which method."""
+
+    scenario: tyro.conf.Positional[str]
+    """Scenario, as split-mnist/domain; its presets give the values that are not searched."""
+    methods: tyro.conf.Positional[tuple[str, ...]]
+    """Methods to compare; `engram ls methods` names them."""
+    trials: int = 12
+    """Trials a method: a grid over its declared ranges, or over the learning rate where it declares none."""
+    seeds: Annotated[int, tyro.conf.arg(help="Reported runs a method: seeds 0 to this less one.")] = 10
+    select_on: SelectOn = "holdout"
+    """What trials are scored on: a tenth of the training images, or the test images, as the paper did."""
+    out: Path = Path("runs/search")
+    """Folder for the records; what is recorded there is not run again."""
+    figure: Path | None = None
+    """File for the sensitivity plot (.png, .svg, .pdf or .html); sensitivity.png in the folder where none is given."""
+    workers: int | None = None
+    """Processes; as many as cores."""
+    json: bool = False
+    """Print JSON: a list of methods."""
+
+
+def search(arguments: list[str]) -> int:
+    """The command."""
+    options = parse(SearchOptions, with_method_files(arguments), "engram search")
+    figure = options.figure or options.out / "sensitivity.png"
+    try:
+        bases = specs(options)
+        checked(figure)
+        done = run_all(bases, options)
+    except ValueError as error:
+        raise WrongCallError(str(error)) from error
+    names = {(base.scenario_name, base.method_name) for base in bases}
+    mine = [r for r in records.read(options.out / RECORDS) if (r.scenario, r.method) in names]
+    found = tuned(mine)
+    save(sensitivity(mine), figure)
+    if options.json:
+        print(json.dumps([one.to_json() for one in found]))
+    else:
+        print_found(found)
+        ERR.print(f"records in {escape(str(options.out / RECORDS))}, sensitivity in {escape(str(figure))}")
+    finals_bad = any(r.status != "done" for r in done if r.search.get("stage") == "final")
+    lost = any(r.status == "failed" for r in done) or any(not one.point for one in found)
+    return 1 if finals_bad or lost else 0
+
+
+def specs(options: SearchOptions) -> list[Spec]:
+    """The methods to compare, with the presets' values; refused before anything runs."""
+    if not options.methods:
+        raise ValueError("name one or more methods after the scenario")
+    if len(set(options.methods)) < len(options.methods):
+        raise ValueError(f"{' '.join(options.methods)}: a method is named twice")
+    if options.trials < 2:
+        raise ValueError(f"trials {options.trials} is out of range; give 2 or more")
+    positive("seeds", options.seeds)
+    if options.workers is not None:
+        positive("workers", options.workers)
+    writable(options.out)
+    bases = [preset(options.scenario, method) for method in options.methods]
+    for base in bases:
+        grid(axes(base), options.trials)
+    bases[0].scenario.holdout(HELD_OUT).deal(TRIAL_SEED)  # what only the images can tell
+    return bases
+
+
+def run_all(bases: Sequence[Spec], options: SearchOptions) -> list[Record]:
+    """Runs trials and winners, a line each."""
+    on = f"{HELD_OUT:.0%} of the training images" if options.select_on == "holdout" else "the test images"
+    ERR.print(
+        f"[bold]{escape(bases[0].scenario_name)}[/]: {options.trials} trials for each of {len(bases)} method(s), "
+        f"scored on {on}, then {options.seeds} run(s) of each winner on all training data"
+    )
+    for base in bases:
+        over = ", ".join(f"{axis.name} in {tuple(axis.where)}" for axis in axes(base))
+        ERR.print(f"  {base.method_name}: {escape(over)}")
+    total = len(bases) * (options.trials + options.seeds)
+    done: list[Record] = []
+    with progress() as watch:
+        runs = run_search(
+            bases, options.out, trials=options.trials, seeds=range(options.seeds), select_on=options.select_on,
+            preset_of=label, workers=options.workers, watch=watch,
+        )  # fmt: skip
+        for job, record in runs:
+            done.append(record)
+            note = job.search or {}
+            ERR.print(
+                f"{len(done)}/{total}  {note['stage']}  {record.method} {point(note['point'])}  "
+                f"{line(record, options.out)}"
+            )
+    return done
+
+
+def point(values: dict[str, object]) -> str:
+    """`coef 39.8`, `mixing balanced, lr 0.001`."""
+    return ", ".join(
+        f"{name} {value:g}" if isinstance(value, float) else f"{name} {value}" for name, value in values.items()
+    )
+
+
+def print_found(found: Sequence[Tuned]) -> None:
+    """What the search found, and its ledger."""
+    on = "held-out images" if found[0].selected_on == "holdout" else "TEST images"
+    results = Table(title=f"{found[0].scenario}: average accuracy over the grid, on {on}", title_justify="left")
+    for column in ("method", "best", "median", "worst", "best values", "reported runs, on test images"):
+        results.add_column(column, justify="right" if column in ("best", "median", "worst") else "left")
+    ledger = Table(title="Tuning ledger", title_justify="left")
+    for column in ("method", "trials", "steps", "seconds", "looks at test data", "reported runs", "steps", "looks"):
+        ledger.add_column(column, justify="left" if column == "method" else "right")
+    for one in found:
+        final = "" if one.final is None else f"{one.final:.2f} ± {one.final_std:.2f}  n={one.n}"
+        failed = f"  [red]{one.failed} not done[/]" if one.failed else ""
+        grid_values = [f"{value:.2f}" if value is not None else "—" for value in (one.best, one.median, one.worst)]
+        results.add_row(one.method, *grid_values, point(one.point), final + failed)
+        spent, last = one.trials, one.finals
+        ledger.add_row(
+            one.method, str(spent.runs), f"{spent.steps:,}", f"{spent.seconds:.1f}", str(spent.looks),
+            str(last.runs), f"{last.steps:,}", str(last.looks),
+        )  # fmt: skip
+    OUT.print(results)
+    if any(one.unfinished for one in found):
+        OUT.print("— diverged: " + ", ".join(f"{one.method} {one.unfinished}" for one in found if one.unfinished))
+    OUT.print(ledger)
+    if any(one.trials.looks for one in found):
+        OUT.print("[yellow]The values were selected on the test images: the reported runs are too good.[/]")
