@@ -15,9 +15,12 @@ from engram.cli import WrongCallError
 from engram.cli.options import parse
 from engram.cli.screen import ERR, OUT, writable
 from engram.experiments import records
-from engram.paper.cells import TABLES, Cell, cells, chosen, preset_name, published, table_name
-from engram.paper.twins import Twin, known_twin, twins
-from engram.report.tables import print_cells
+from engram.experiments.records import Record
+from engram.paper.cells import TABLES, Cell, cells, chosen, preset_name, published, runs_by_label, table_name
+from engram.paper.twin_cells import twin_cells
+from engram.paper.twins import Twin, known_twin, twins_of
+from engram.report.tables import print_cells, print_twins
+from engram.report.written import Format, show, written
 
 
 @dataclass
@@ -27,13 +30,19 @@ class CompareOptions:
     table: tyro.conf.Positional[str]
     """table1 (the kinds, read off the data), table2, table3 or table4."""
     rows: tuple[str, ...] = ()
-    """Only these methods."""
+    """Only these methods; a twin by its name, for example gem/one-slot."""
     columns: tuple[str, ...] = ()
     """Only these columns."""
+    twins: bool = False
+    """Also the twins of these methods: as they were meant, where the authors' code departs from it."""
     results: Path = Path("results")
     """Folder with the records."""
+    format: Format = "text"
+    """LaTeX is in print's own layout and needs booktabs; JSON is a list of cells."""
     json: bool = False
-    """Print JSON: a list of cells."""
+    """As --format json."""
+    out: Path | None = None
+    """File to write to, in place of the screen."""
 
 
 def with_table(arguments: list[str]) -> list[str]:
@@ -46,28 +55,51 @@ def with_table(arguments: list[str]) -> list[str]:
 def compare(arguments: list[str]) -> int:
     """The command."""
     options = parse(CompareOptions, with_table(arguments), "engram compare")
+    form: Format = "json" if options.json else options.format
     if options.table == "table1":
-        return compare_table1(options.json)
+        return compare_table1(form)
     try:
-        found = compared(options.table, options.results, options.rows, options.columns)
+        table = table_name(options.table)
+        rows, asked = rows_and_twins(table, options.rows, options.twins)
+        columns = chosen("column", options.columns, list(TABLES[table][1]))
     except ValueError as error:
         raise WrongCallError(str(error)) from error
-    if not any(options.results.glob("*.jsonl")):
+    read = all_records(options.results)
+    if not read:
         ERR.print(f"no records in {escape(str(options.results))}")
-    if options.json:
-        print(json.dumps([cell.to_json() for cell in found]))
+    found = cells(table, read, rows, columns) if rows else []
+    twins = twin_cells(table, read, asked, columns)
+    counted = runs_by_label(read)
+    runs = [run for c in found for run in counted.get(preset_name(table, c.row, c.column), {}).values()]
+    if form == "text" and options.out is None:
+        show(table, found, twins, runs, OUT)
     else:
-        print_cells(options.table, found, OUT)
+        put(written(form, table, found, twins, runs), options.out)
     return 0
 
 
+def put(text: str, out: Path | None) -> None:
+    """On the screen, or into a file."""
+    if out is None:
+        print(text, end="")
+        return
+    writable(out.parent)
+    out.parent.mkdir(parents=True, exist_ok=True)
+    out.write_text(text, encoding="utf-8")
+
+
+def all_records(folder: Path) -> list[Record]:
+    return [record for file in sorted(folder.glob("*.jsonl")) for record in records.read(file)]
+
+
 def compared(table: str, folder: Path, rows: tuple[str, ...], columns: tuple[str, ...]) -> list[Cell]:
-    table_name(table)
-    return cells(table, [r for file in sorted(folder.glob("*.jsonl")) for r in records.read(file)], rows, columns)
+    return cells(table, all_records(folder), rows, columns)
 
 
-def compare_table1(as_json: bool) -> int:
+def compare_table1(form: Format) -> int:
     """Table 1: what print says of each kind, and what the data of the two MNIST scenarios say."""
+    if form not in ("text", "json"):
+        raise WrongCallError(f"format {form} is not there for table1; choose from text, json")
     from engram.cli.look import description, print_rows
     from engram.scenarios.categorize import ROWS
     from engram.scenarios.named import scenario
@@ -77,7 +109,7 @@ def compare_table1(as_json: bool) -> int:
         for kind in ("iid", "domain", "class", "task"):
             name = f"{maker}-mnist/{kind}"
             found.append(description(name, scenario(name), seed=0))
-    if as_json:
+    if form == "json":
         keys = ("scenario", "kind", "declared", "heads", "evidence")
         print(json.dumps([{key: one[key] for key in keys} for one in found]))
         return 0
@@ -129,6 +161,8 @@ def reproduce(arguments: list[str]) -> int:
     status = make_runs(table, labels, options.seeds, options.results, options.workers)
     if rows:
         print_cells(table, compared(table, options.results, tuple(rows), tuple(columns)), OUT)
+    if of_twins:
+        print_twins(twin_cells(table, all_records(options.results), of_twins, columns), OUT)
     return status
 
 
@@ -141,8 +175,8 @@ def rows_and_twins(
     rows = chosen("row", plain, list(published()[table])) if plain or not asked else []
     rows = [row for row in rows if row not in skip]
     if with_twins:
-        asked += [twin.full_name for twin in twins(table, rows)]
-    return rows, [twin for twin in twins(table) if twin.full_name in asked]
+        asked += [twin.full_name for twin in twins_of(table, rows)]
+    return rows, [twin for twin in twins_of(table) if twin.full_name in asked]
 
 
 def make_runs(table: str, labels: list[str], seeds: int, folder: Path, workers: int | None) -> int:

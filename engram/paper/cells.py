@@ -13,6 +13,7 @@ from importlib import resources
 from typing import Any, Literal
 
 from engram.experiments.records import Record
+from engram.paper.notes import notes
 
 Verdict = Literal["agrees", "higher", "lower", "missing"]
 
@@ -101,17 +102,23 @@ def cells(
     printed = published()[table]
     chosen_rows = chosen("row", rows, list(printed))
     chosen_columns = chosen("column", columns, list(TABLES[table][1]))
-    by_preset: dict[str, dict[int, Record]] = {}
-    for record in records:
-        if record.preset:
-            runs = by_preset.setdefault(record.preset, {})
-            if record.seed not in runs or runs[record.seed].status != "done":  # a seed counts once, a success stays
-                runs[record.seed] = record
+    runs = runs_by_label(records)
     return [
-        cell(table, row, column, list(by_preset.get(preset_name(table, row, column), {}).values()))
+        cell(table, row, column, list(runs.get(preset_name(table, row, column), {}).values()))
         for row in chosen_rows
         for column in chosen_columns
     ]
+
+
+def runs_by_label(records: Iterable[Record]) -> dict[str, dict[int, Record]]:
+    """label → seed → the run that counts."""
+    found: dict[str, dict[int, Record]] = {}
+    for record in records:
+        if record.preset:
+            runs = found.setdefault(record.preset, {})
+            if record.seed not in runs or runs[record.seed].status != "done":  # a seed counts once, a success stays
+                runs[record.seed] = record
+    return found
 
 
 def chosen(what: str, names: Iterable[str] | None, known: list[str]) -> list[str]:
@@ -142,7 +149,7 @@ def cell(table: str, row: str, column: str, records: Sequence[Record]) -> Cell:
         verdict=verdict(ours, mean, width),
         telling=abs(mean - printed["adam"][column][0]) > width,
         failed=len(records) - len(values),
-        note="",
+        note="; ".join(notes(table, row, column)),
     )
 
 

@@ -126,7 +126,7 @@ TWINS: tuple[Twin, ...] = (
 )  # fmt: skip
 
 
-def twins(table: str, rows: Iterable[str] | None = None) -> list[Twin]:
+def twins_of(table: str, rows: Iterable[str] | None = None) -> list[Twin]:
     """A table's twins: all, or those of these rows (`gem`) or names (`gem/one-slot`)."""
     known = [twin for twin in TWINS if twin.table == table]
     if not rows:
@@ -136,7 +136,7 @@ def twins(table: str, rows: Iterable[str] | None = None) -> list[Twin]:
 
 
 def twin_names(table: str) -> list[str]:
-    return [twin.full_name for twin in twins(table)]
+    return [twin.full_name for twin in twins_of(table)]
 
 
 def known_twin(table: str, name: str) -> str:

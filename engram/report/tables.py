@@ -5,19 +5,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from engram.paper.cells import TABLES, Cell
+from engram.paper.twin_cells import TwinCell
+from engram.report.footer import agreement, notes, twin_notes
+from engram.report.layout import MARKS as PLAIN
+from engram.report.layout import TITLES as TITLES
+from engram.report.layout import number, ours
 
-MARKS = {"agrees": "[green]✓[/]", "higher": "[red]↑[/]", "lower": "[red]↓[/]", "missing": "[dim]·[/]"}
-TITLES = {
-    "adam": "Adam", "sgd": "SGD", "adagrad": "Adagrad", "l2": "L2", "rehearsal": "Naive rehearsal",
-    "rehearsal-c": "Naive rehearsal-C", "ewc": "EWC", "online-ewc": "Online EWC", "si": "SI", "mas": "MAS",
-    "lwf": "LwF", "gem": "GEM", "dgr": "DGR", "rtf": "RtF", "offline": "Offline (upper bound)",
-}  # fmt: skip
+COLOURS = {"agrees": "green", "higher": "red", "lower": "red", "missing": "dim"}
+MARKS = {verdict: f"[{COLOURS[verdict]}]{mark}[/]" for verdict, mark in PLAIN.items()}
 
 
-def print_cells(table: str, cells: Sequence[Cell], console: Console) -> None:
+def print_cells(table: str, cells: Sequence[Cell], console: Console, footer: Sequence[str] = ()) -> None:
     """Ours beside print, or above it where the console is narrow; a mark for the verdict."""
     columns = list(dict.fromkeys(cell.column for cell in cells))
     between = " " if console.width >= 30 + 38 * len(columns) else "\n"
@@ -29,18 +31,31 @@ def print_cells(table: str, cells: Sequence[Cell], console: Console) -> None:
     for row in dict.fromkeys(cell.row for cell in cells):
         view.add_row(TITLES.get(row, row), *(text(cell, between) for cell in cells if cell.row == row))
     console.print(view)
-    counts = {name: sum(cell.verdict == name for cell in cells) for name in MARKS}
-    telling = [cell for cell in cells if cell.telling and cell.verdict != "missing"]
-    console.print(
-        f"{counts['agrees']} agree ✓, {counts['higher']} higher ↑, {counts['lower']} lower ↓, "
-        f"{counts['missing']} missing ·; of {len(telling)} telling cells "
-        f"{sum(cell.verdict == 'agrees' for cell in telling)} agree. ± is the population deviation over n runs."
-    )
+    for line in footer or [agreement(cells)]:
+        console.print(escape(line))
+    if footer:
+        for line in notes(cells):
+            console.print(f"[dim]{escape(line)}[/]")
 
 
 def text(cell: Cell, between: str) -> str:
-    printed = f"[dim]({cell.paper:.2f} ± {cell.paper_std:.2f})[/] {MARKS[cell.verdict]}"
+    printed = f"[dim]({number(cell.paper, cell.paper_std)})[/] {MARKS[cell.verdict]}"
     if cell.ours is None:
         return printed
-    spread = f" ± {cell.std:.2f}" if cell.n > 1 else ""
-    return f"{cell.ours:.2f}{spread} [dim]n={cell.n}[/]{between}{printed}"
+    return f"{ours(cell)} [dim]n={cell.n}[/]{between}{printed}"
+
+
+def print_twins(twins: Sequence[TwinCell], console: Console) -> None:
+    """As meant beside as published: the difference over common seeds, and what is changed."""
+    console.print("twins: as meant, where the authors' code departs from it; no cells of the table")
+    view = Table()
+    for column in ("twin", "column", "twin's", "row's", "difference"):
+        view.add_column(column, justify="left" if column in ("twin", "column") else "right", no_wrap=True)
+    for twin in twins:
+        mean = f"{ours(twin)} [dim]n={twin.n}[/]" if twin.n else "–"
+        view.add_row(
+            twin.row, twin.column, mean, "–" if twin.of_row is None else f"{twin.of_row:.2f}", twin.says()
+        )  # fmt: skip
+    console.print(view)
+    for line in twin_notes(twins):
+        console.print(f"[dim]{escape(line)}[/]")

@@ -8,7 +8,7 @@ from helpers import blobs
 
 from engram.paper.cells import TABLES, preset_name, preset_names, published
 from engram.paper.presets import COEFS, label, spec_of
-from engram.paper.twins import TWINS, known_twin, twins, variants
+from engram.paper.twins import TWINS, known_twin, twins_of, variants
 
 
 @pytest.fixture(autouse=True)
@@ -35,7 +35,7 @@ def test_twins_are_of_rows_and_columns_that_print_has():
         assert set(twin.columns) <= set(TABLES[twin.table][1])
         assert set(twin.grid) in (set(), set(twin.columns))
     assert Counter((t.table, t.full_name) for t in TWINS).most_common(1)[0][1] == 1
-    assert {t.full_name for t in twins("table2")} == {
+    assert {t.full_name for t in twins_of("table2")} == {
         "gem/textbook", "gem/one-slot", "gem/4400", "rehearsal/half-and-half", "rehearsal-c/half-and-half",
     }  # fmt: skip
 
@@ -86,7 +86,7 @@ def test_grids_are_the_row_s_weight_times_a_tenth_ten_and_a_hundred():
 
 
 def test_twins_are_found_by_row_or_name_and_refused_with_the_choices():
-    assert [t.name for t in twins("table3", ["ewc", "gem/one-slot"])] == ["one-slot", "per-sample"]
+    assert [t.name for t in twins_of("table3", ["ewc", "gem/one-slot"])] == ["one-slot", "per-sample"]
     assert known_twin("table2", "gem/one-slot") == "gem/one-slot"
     with pytest.raises(ValueError, match="did you mean gem/one-slot"):
         known_twin("table2", "gem/oneslot")

@@ -1,0 +1,90 @@
+"""What stands below a table: how many cells agree, what ± means, time, machines, memory, failures, notes."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+from engram.experiments.records import Record
+from engram.paper.cells import COPIED, Cell
+from engram.paper.notes import SPREAD, SPREAD_OF_COPIED, table_notes
+from engram.paper.twin_cells import TwinCell
+from engram.report.layout import MARKS, TITLES
+
+
+def footer(table: str, cells: Sequence[Cell], runs: Sequence[Record]) -> list[str]:
+    """A sentence or two each; `runs` are those that the cells were made of."""
+    lines = [agreement(cells), SPREAD]
+    if any(cell.row in COPIED for cell in cells):
+        lines.append(SPREAD_OF_COPIED)
+    if runs:
+        machines = Counter(machine(record) for record in runs)
+        lines += [
+            f"Run time: {duration(sum(record.seconds for record in runs))} in {len(runs)} runs.",
+            "Machine: " + "; ".join(f"{name} ({count} runs)" for name, count in machines.items()) + ".",
+            f"Memory kept at task boundaries beside the network and its optimiser: {ledger(runs) or 'none'}.",
+        ]
+        lines.append(f"Failed runs: {failures(runs) or 'none'}.")
+    return [*lines, *table_notes(table)]
+
+
+def agreement(cells: Sequence[Cell]) -> str:
+    counts = {name: sum(cell.verdict == name for cell in cells) for name in MARKS}
+    telling = [cell for cell in cells if cell.telling and cell.verdict != "missing"]
+    return (
+        f"{counts['agrees']} agree {MARKS['agrees']}, {counts['higher']} higher {MARKS['higher']}, "
+        f"{counts['lower']} lower {MARKS['lower']}, {counts['missing']} missing {MARKS['missing']}; of {len(telling)} "
+        f"telling cells {sum(cell.verdict == 'agrees' for cell in telling)} agree."
+    )
+
+
+def notes(cells: Sequence[Cell]) -> list[str]:
+    """The notes of the cells, with the rows that have them, and the columns where they are not those of all."""
+    where: dict[str, dict[str, list[str]]] = {}
+    for cell in cells:
+        for note in filter(None, cell.note.split("; ")):
+            where.setdefault(note, {}).setdefault(cell.row, []).append(cell.column)
+    every = list(dict.fromkeys(cell.column for cell in cells))
+    lines = []
+    for note, rows in where.items():
+        names = ", ".join(TITLES.get(row, row) for row in rows)
+        columns = next(iter(rows.values()))
+        lines.append(f"{names}{'' if columns == every else ' in ' + ', '.join(columns)}: {note}.")
+    return lines
+
+
+def twin_notes(twins: Sequence[TwinCell]) -> list[str]:
+    """What each twin changes, and why."""
+    rows: dict[str, dict[str, None]] = {}
+    for twin in twins:
+        rows.setdefault(twin.note, {})[twin.row] = None
+    return [f"{', '.join(names)}: {note}" for note, names in rows.items()]
+
+
+def machine(record: Record) -> str:
+    e = record.environment
+    return f"{e.get('cpu', 'unknown processor')}, {e.get('cores', '?')} cores, torch {e.get('torch', 'unknown')}"
+
+
+def ledger(runs: Iterable[Record]) -> str:
+    """Bytes that each row keeps, the most of its columns."""
+    kept: dict[str, int] = {}
+    for record in runs:
+        row = (record.preset or record.method).split(" ")[-1 if not record.preset else 1]
+        kept[row] = max(kept.get(row, 0), sum(record.memory.get("kept", {}).values()))
+    return ", ".join(f"{TITLES.get(row, row)} {size(count)}" for row, count in kept.items() if count)
+
+
+def size(count: int) -> str:
+    return f"{count / 1e6:.1f} MB" if count >= 1e5 else f"{count / 1e3:.1f} kB"
+
+
+def failures(runs: Iterable[Record]) -> str:
+    return ", ".join(f"{r.preset} seed {r.seed} ({r.status})" for r in runs if r.status != "done")
+
+
+def duration(seconds: float) -> str:
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    minutes = round(seconds / 60)
+    return f"{minutes} min" if minutes < 120 else f"{minutes // 60} h {minutes % 60} min"

@@ -1,0 +1,41 @@
+"""A comparison as the text of a file: Markdown, LaTeX or JSON, or what a terminal would show."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Sequence
+from typing import Literal
+
+from rich.console import Console
+
+from engram.experiments.records import Record
+from engram.paper.cells import Cell
+from engram.paper.twin_cells import TwinCell
+from engram.report.footer import footer
+from engram.report.latex import latex
+from engram.report.markdown import markdown
+from engram.report.tables import print_cells, print_twins
+
+Format = Literal["text", "markdown", "latex", "json"]
+
+
+def written(form: Format, table: str, cells: Sequence[Cell], twins: Sequence[TwinCell], runs: Sequence[Record]) -> str:
+    """`runs` are those that the cells and twins were made of."""
+    if form == "json":
+        return json.dumps([cell.to_json() for cell in (*cells, *twins)]) + "\n"
+    if form == "text":
+        page = io.StringIO()
+        show(table, cells, twins, runs, Console(file=page, width=150, highlight=False))
+        return page.getvalue()
+    return {"markdown": markdown, "latex": latex}[form](table, cells, twins, footer(table, cells, runs))
+
+
+def show(
+    table: str, cells: Sequence[Cell], twins: Sequence[TwinCell], runs: Sequence[Record], console: Console
+) -> None:
+    """On a terminal."""
+    if cells:
+        print_cells(table, cells, console, footer(table, cells, runs))
+    if twins:
+        print_twins(twins, console)

@@ -1,0 +1,83 @@
+"""`engram compare` and `engram reproduce`: formats, files, twins."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from cli_helpers import Answer
+
+from engram.experiments.records import Record, append
+
+Engram = Callable[..., Answer]
+
+
+def add(label: str, *values: float) -> None:
+    for seed, value in enumerate(values):
+        record = Record(f"{label} {seed}", "", "", seed, {"seed": seed}, "done", average_accuracy=value, preset=label)
+        append(Path("results/table2.jsonl"), record)
+
+
+@pytest.mark.parametrize(
+    ("form", "holds"),
+    [("latex", r"$19.80 \pm 0.10$"), ("markdown", "19.80 ± 0.10 (n = 2)"), ("text", "19.80 ± 0.10 n=2")],
+)
+def test_a_table_is_written_in_every_format_to_the_screen_and_to_a_file(
+    engram: Engram, work: Path, form: str, holds: str
+) -> None:
+    add("split-mnist/class adam", 19.7, 19.9)
+    shown = engram("compare", "table2", "--format", form)
+    assert (shown.status, shown.err) == (0, "")
+    assert holds in shown.out
+    assert engram("compare", "table2", "--format", form, "--out", "tables/two.txt").out == ""
+    assert Path("tables/two.txt").read_text() == shown.out
+
+
+def test_json_has_45_cells_and_twins_only_where_asked_for(engram: Engram, work: Path) -> None:
+    add("split-mnist/class gem one-slot", 91.0)
+    assert len(engram("compare", "table2", "--json").json) == 45
+    assert engram("compare", "table2", "--format", "json").json == engram("compare", "table2", "--json").json
+    assert {cell["verdict"] for cell in engram("compare", "table2", "--json").json} == {"missing"}
+    both = engram("compare", "table2", "--twins", "--json").json
+    assert len(both) == 60
+    (twin,) = engram("compare", "table2", "--rows", "gem/one-slot", "--columns", "class", "--json").json
+    assert (twin["row"], twin["ours"], twin["n"], twin["pairs"]) == ("gem/one-slot", 91.0, 1, 0)
+    assert len(engram("compare", "table2", "--rows", "gem", "--twins", "--json").json) == 3 + 9
+
+
+@pytest.mark.parametrize(
+    ("call", "says"),
+    [
+        (["compare", "table2", "--rows", "gem/oneslot"], "did you mean gem/one-slot?"),
+        (["reproduce", "table2", "--rows", "gem/oneslot"], "did you mean gem/one-slot?"),
+        (["reproduce", "table2", "--rows", "ewc/one-slot"], "choose from gem/textbook"),
+        (["compare", "table1", "--format", "latex"], "choose from text, json"),
+        (["compare", "table2", "--out", "/dev/null/x.md"], "nothing can be written"),
+    ],
+)
+def test_what_is_not_there_is_refused_with_the_choices(engram: Engram, work: Path, call: list[str], says: str) -> None:
+    answer = engram(*call)
+    assert answer.status == 2
+    assert says in answer.err
+    assert list(work.iterdir()) == []
+
+
+def test_reproduce_runs_the_twins_that_are_asked_for(engram: Engram, work: Path, monkeypatch) -> None:
+    """What would be run, by label; the runs themselves are made elsewhere."""
+    asked: list[str] = []
+
+    def record(table: str, labels: list[str], *_: object, **__: object) -> int:
+        asked.extend(labels)
+        return 0
+
+    monkeypatch.setattr("engram.cli.tables.make_runs", record)
+    engram("reproduce", "table2", "--rows", "gem/one-slot", "--columns", "class", "task")
+    assert asked == ["split-mnist/task gem one-slot", "split-mnist/class gem one-slot"]
+    asked.clear()
+    engram("reproduce", "table2", "--rows", "rehearsal", "--columns", "class", "--twins")
+    assert asked == ["split-mnist/class rehearsal", "split-mnist/class rehearsal half-and-half"]
+    asked.clear()
+    engram("reproduce", "table4", "--rows", "mas/searched", "--columns", "split/known")
+    assert asked == [f"split-mnist/class-known mas searched={value}" for value in ("0.1", "10", "100")]
+    asked.clear()
+    engram("reproduce", "table2", "--skip", "gem", "--twins", "--columns", "class")
+    assert len(asked) == 14 + 2  # no gem, no twin of it
