@@ -15,6 +15,12 @@ from engram.experiments.records import Record
 
 FIGURES: dict[str, tuple[str, str]] = {
     "matrix": ("engram.report.figures:Matrix", "accuracy on each task after each task, as heat maps"),
+    "curves": ("engram.report.curves:Curves", "average accuracy against tasks; --within: the stability gap"),
+    "bars": ("engram.report.figures:Bars", "the methods of a published table, ours and print"),
+    "memory": ("engram.report.memory:Memory", "average accuracy against the bytes that a method keeps"),
+    "figure1": ("engram.report.schematics:Figure1", "the kinds made from Split MNIST, as in the paper"),
+    "figure2": ("engram.report.schematics:Figure2", "the kinds made from Permuted MNIST, as in the paper"),
+    "scenario": ("engram.report.schematics:ScenarioFigure", "any scenario: samples (x, y, t), heads, P(Y)"),
 }
 """Name → class, and what it shows. A figure is a dataclass: its fields are its flags, and its `draw(records)` returns a
 matplotlib Figure in the look of `engram.report.style`, or raises a ValueError that says which records it lacks."""

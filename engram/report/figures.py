@@ -1,4 +1,4 @@
-"""Figures from records: accuracy matrices."""
+"""Figures of what runs and tables say: accuracy matrices, and methods beside print."""
 
 from __future__ import annotations
 
@@ -7,37 +7,16 @@ from dataclasses import dataclass
 
 import numpy as np
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
 from numpy.typing import NDArray
 
 from engram.experiments.records import Record
-from engram.report.style import MAP, look, panels, styled
-from engram.report.tables import TITLES
+from engram.paper.cells import TABLES, cells, table_name
+from engram.report.selection import chosen
+from engram.report.style import BLACK, MAP, look, panels, styled
 
 Floats = NDArray[np.float64]
-
-
-def chosen(
-    records: Sequence[Record], scenario: str, methods: Sequence[str] = (), seeds: Sequence[int] = ()
-) -> dict[str, list[Record]]:
-    """Finished records of a scenario by method, a seed once: methods as asked for, else all in print's order.
-
-    Where runs of a method are published settings, those are meant; else all runs of it.
-    """
-    found: dict[str, dict[int, Record]] = {}
-    done = [r for r in records if r.scenario == scenario and r.status == "done" and (not seeds or r.seed in seeds)]
-    published = {r.method for r in done if r.preset == f"{scenario} {r.method}"}
-    for record in done:
-        if record.method not in published or record.preset == f"{scenario} {record.method}":
-            found.setdefault(record.method, {}).setdefault(record.seed, record)
-    if not found:
-        there = ", ".join(sorted({r.scenario for r in records if r.status == "done"})) or "none at all"
-        raise ValueError(f"no finished records of {scenario} among those given; there are: {there}")
-    for method in methods:
-        if method not in found:
-            raise ValueError(f"no finished records of {method} in {scenario}; there are: {', '.join(sorted(found))}")
-    order = list(TITLES)
-    names = methods or sorted(found, key=lambda m: (order.index(m) if m in order else len(order), m))
-    return {method: list(found[method].values()) for method in names}
 
 
 def mean_matrix(records: Sequence[Record]) -> Floats:
@@ -93,4 +72,50 @@ class Matrix:
         fig.colorbar(image, ax=axes, shrink=0.8, pad=0.02, label="accuracy in percent")
         fig.supxlabel("tested on task", fontsize=9)
         fig.supylabel("after learning task", fontsize=9)
+        return fig
+
+
+@dataclass
+class Bars:
+    """The methods of a published table, a panel for every column: ours as bars, print as diamonds.
+
+    Error bars are the population deviation over runs. Those that print gives for LwF, DGR and RtF are standard errors.
+    """
+
+    table: str = "table2"
+    """The table."""
+    rows: tuple[str, ...] = ()
+    """Only these methods."""
+    columns: tuple[str, ...] = ()
+    """Only these columns."""
+
+    @styled()
+    def draw(self, records: Sequence[Record]) -> Figure:
+        found = cells(table_name(self.table), records, self.rows, self.columns)
+        columns = list(dict.fromkeys(cell.column for cell in found))
+        rows = list(dict.fromkeys(cell.row for cell in found))
+        height = 1.0 + 0.25 * len(rows)
+        fig, axes = panels(len(columns), width=2.5 if len(columns) > 1 else 4.5, height=height, sharey=True)
+        fig.set_label(f"{TABLES[self.table][0]}: average accuracy in percent, ours and print")
+        for ax, column in zip(axes, columns, strict=True):
+            ax.set_title(column)
+            ax.set_xlabel("average accuracy in percent")
+            ax.set_xlim(0, 104)
+            ax.set_xticks(range(0, 101, 25))
+            ax.grid(axis="y", visible=False)
+            for place, cell in enumerate(cell for cell in found if cell.column == column):
+                if cell.ours is not None:
+                    error = cell.std if cell.n > 1 else None
+                    ax.barh(place, cell.ours, height=0.7, **look(cell.row).bar)
+                    ax.errorbar(cell.ours, place + 0.18, xerr=error, fmt="none", ecolor=BLACK, elinewidth=1)
+                spread = cell.paper_std or None
+                ax.errorbar(cell.paper, place - 0.12, xerr=spread, fmt="d", color=BLACK, markerfacecolor="white",
+                            markeredgecolor=BLACK, markersize=5, zorder=3)  # fmt: skip
+        axes[0].set_yticks(range(len(rows)), [look(row).label for row in rows])
+        axes[0].set_ylim(len(rows) - 0.4, -0.6)
+        for ax in axes:
+            ax.tick_params(axis="y", length=0)
+        diamond = Line2D([], [], linestyle="", marker="d", markerfacecolor="white", markeredgecolor=BLACK)
+        bar = Patch(facecolor="#BBBBBB", edgecolor=BLACK, linewidth=0.6)
+        fig.legend([diamond, bar], ["print", "ours, in the method's colour"], loc="outside lower center", ncols=2)
         return fig

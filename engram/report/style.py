@@ -24,6 +24,7 @@ from typing import Any
 import matplotlib
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.colors import to_rgba
 from matplotlib.figure import Figure
 
 from engram.report.tables import TITLES
@@ -83,13 +84,13 @@ class Look:
 
     @property
     def bar(self) -> dict[str, Any]:
-        """Keywords for `Axes.bar`."""
-        return {"color": self.color, "edgecolor": BLACK, "linewidth": 0.5}
+        """Keywords for `Axes.bar`; light enough for a black error bar to show on it."""
+        return {"facecolor": to_rgba(self.color, 0.6), "edgecolor": BLACK, "linewidth": 0.6}
 
 
 # colour: the family; marker and dash: the member
 _LOOKS: dict[str, tuple[str, str, str]] = {
-    "adam": (BLACK, "o", "--"), "sgd": (GREY, "s", "--"), "adagrad": (ORANGE, "D", "--"), "l2": (PURPLE, "v", "-"),
+    "adam": (BLACK, "o", "--"), "sgd": (GREY, "s", "--"), "adagrad": (ORANGE, "D", "--"), "l2": (PURPLE, "v", "-."),
     "ewc": (SKY, "^", "-"), "online-ewc": (BLUE, "o", "-"), "si": (RED, "s", "-"), "mas": (PURPLE, "D", "-"),
     "rehearsal": (GREEN, "o", "-"), "rehearsal-c": (GREEN, "s", "--"),
     "gem": (BLUE, "P", "--"), "gem-textbook": (SKY, "P", "--"),

@@ -1,0 +1,115 @@
+"""Curves: accuracy from task to task, and within tasks, where the stability gap shows."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from engram.experiments.records import Record
+from engram.report.selection import chosen
+from engram.report.style import GREY, legend_beside, look, panels, styled
+
+
+@dataclass
+class Curves:
+    """Average accuracy over the tasks seen so far, mean and population deviation over seeds.
+
+    With `within`, accuracy on the first and on the current task inside every task instead: the fall after a boundary
+    that is made good later is the stability gap (De Lange et al., 2023). It needs runs with `--evaluate-every`.
+    """
+
+    scenario: str = "split-mnist/class"
+    """Scenario of the records."""
+    methods: tuple[str, ...] = ()
+    """Methods, in this order; all that have records where none is named."""
+    seeds: tuple[int, ...] = ()
+    """Only these seeds."""
+    within: bool = False
+    """Inside tasks rather than at their ends."""
+
+    @styled()
+    def draw(self, records: Sequence[Record]) -> Figure:
+        if self.within:
+            looked = [record for record in records if record.curve]
+            if not looked:
+                raise ValueError("no record has a curve within tasks; make some by engram run … --evaluate-every 10")
+            return draw_within(chosen(looked, self.scenario, self.methods, self.seeds), self.scenario)
+        return draw_between(chosen(records, self.scenario, self.methods, self.seeds), self.scenario)
+
+
+def draw_between(runs: dict[str, list[Record]], scenario: str) -> Figure:
+    fig, (ax,) = panels(1, width=5.6, height=max(3.0, 0.4 + 0.2 * len(runs)))
+    fig.set_label(f"Average accuracy over seen tasks in percent: {scenario}")
+    for method, found in runs.items():
+        style = look(method)
+        if len(found[0].accuracy) == 1:  # offline: all tasks at once
+            level = statistics.fmean(statistics.fmean(record.accuracy[0]) for record in found)
+            ax.axhline(level, color=style.color, linestyle=style.dash, label=style.label)
+            continue
+        means = np.array([[np.mean(row) for row in record.accuracy] for record in found])  # (seeds, tasks)
+        x = np.arange(1, means.shape[1] + 1)
+        many = means.shape[1] > 20
+        line = {**style.line, **({"marker": ""} if many else {})}
+        ax.plot(x, means.mean(0), label=style.label, **line)
+        if len(found) > 1:
+            low, high = means.mean(0) - means.std(0), means.mean(0) + means.std(0)
+            ax.fill_between(x, low, high, color=style.color, alpha=0.15, linewidth=0)
+    ax.set_title(scenario, loc="left")
+    ax.set_xlabel("tasks learned")
+    ax.set_ylabel("average accuracy in percent")
+    ax.set_ylim(0, 103)
+    if means.shape[1] <= 20:
+        ax.set_xticks(x)
+    legend_beside(fig)
+    return fig
+
+
+def draw_within(runs: dict[str, list[Record]], scenario: str) -> Figure:
+    fig, axes = panels(1, 2, width=6.6, height=2.3, sharex=True)
+    fig.set_label(f"Accuracy inside tasks in percent: {scenario}")
+    for method, found in runs.items():
+        style = look(method)
+        label = f"{style.label} (gap {statistics.fmean(gap(record) for record in found):.1f})"
+        for ax, which in zip(axes, ("first", "current"), strict=True):
+            x, values = places(found[0]), np.mean([[at[which] for at in record.curve] for record in found], axis=0)
+            ax.plot(x, values, color=style.color, linestyle=style.dash, linewidth=1.2, label=label)
+    tasks = int(max(at["task"] for record in next(iter(runs.values())) for at in record.curve))
+    for ax, title in zip(axes, ("on the first task", "on the task being learned"), strict=True):
+        ax.set_title(title, loc="left")
+        ax.set_ylim(-2, 103)
+        ax.set_xlim(0, tasks)
+        ax.grid(axis="x", visible=False)
+        for boundary in range(1, tasks):
+            ax.axvline(boundary, color=GREY, linewidth=0.8, linestyle=":")
+    axes[0].set_xticks([])
+    axes[1].set_xticks([task + 0.5 for task in range(tasks)], [f"task {task + 1}" for task in range(tasks)])
+    axes[1].tick_params(axis="x", length=0)
+    fig.supylabel("accuracy in percent", fontsize=9)
+    legend_beside(fig, axes[:1])
+    return fig
+
+
+def places(record: Record) -> list[float]:
+    """Each look inside a task as tasks learned: methods that take more steps a task share the boundaries."""
+    ends = {0.0: 0.0}
+    for at in record.curve:
+        ends[at["task"]] = at["step"]
+    return [
+        at["task"] - 1 + (at["step"] - ends[at["task"] - 1]) / (ends[at["task"]] - ends[at["task"] - 1])
+        for at in record.curve
+    ]
+
+
+def gap(record: Record) -> float:
+    """The stability gap of the first task: how far it falls inside a later task below both its ends, on average."""
+    falls = []
+    for task in range(2, len(record.accuracy) + 1):
+        lowest = min((at["first"] for at in record.curve if at["task"] == task), default=None)
+        if lowest is not None:
+            ends = min(record.accuracy[task - 2][0], record.accuracy[task - 1][0])
+            falls.append(max(0.0, ends - lowest))
+    return statistics.fmean(falls) if falls else 0.0

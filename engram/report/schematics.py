@@ -1,0 +1,186 @@
+"""Schematics of scenarios: samples (x, y, t) of each task, the heads, and P(Y) over the outputs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import matplotlib
+import numpy as np
+import torch
+import tyro
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure, SubFigure
+from matplotlib.patches import Rectangle
+from numpy.typing import NDArray
+
+from engram.experiments.records import Record
+from engram.report.style import BLACK, GREY, PALETTE, styled
+from engram.scenarios.named import parse, scenario
+from engram.scenarios.task import Data, Task, Tasks
+
+NAMES = {
+    "task": "Incremental task learning",
+    "domain": "Incremental domain learning",
+    "class": "Incremental class learning",
+    "class-known": "Incremental class learning,\nnumber of classes known",
+    "iid": "Non-incremental learning",
+}
+HEADS = {
+    "task": "a head for each task; t chooses it",
+    "domain": "one head, shared by all tasks",
+    "class": "one head that grows with the classes",
+    "class-known": "one head, complete from the start",
+    "iid": "one head",
+}
+
+
+@dataclass
+class ScenarioFigure:
+    """Samples (x, y, t) of each task, the heads, and P(Y) over the outputs, for any scenario."""
+
+    scenario: tyro.conf.Positional[str] = "split-mnist/class"
+    """The scenario: split-cifar10/task, say."""
+    tasks: int = 5
+    """Tasks to show at most: the first ones and the last."""
+    samples: int = 4
+    """Images of a task."""
+    seed: int = 0
+    """Deals class orders, permutations and samples."""
+
+    def draw(self, records: Sequence[Record]) -> Figure:
+        return kinds([self.scenario], self.tasks, self.samples, self.seed)
+
+
+@dataclass
+class Figure1:
+    """The paper's Figure 1: task, domain and class learning made from Split MNIST."""
+
+    def draw(self, records: Sequence[Record]) -> Figure:
+        return kinds([f"split-mnist/{kind}" for kind in ("task", "domain", "class")], tasks=5, samples=2)
+
+
+@dataclass
+class Figure2:
+    """The paper's Figure 2: task, domain and class learning made from Permuted MNIST."""
+
+    def draw(self, records: Sequence[Record]) -> Figure:
+        return kinds([f"permuted-mnist/{kind}" for kind in ("task", "domain", "class")], tasks=4, samples=2)
+
+
+@styled()
+def kinds(names: Sequence[str], tasks: int, samples: int, seed: int = 0) -> Figure:
+    """Scenarios side by side, a row for every task that is shown."""
+    if min(tasks, samples) < 1:
+        raise ValueError(f"tasks {tasks}, samples {samples}: give 1 or more of each")
+    found = [scenario(name).deal(seed) for name in names]
+    rows = shown(len(found[0]), tasks)
+    width = 0.62 * samples + 2.6
+    fig = Figure(figsize=(width * len(names), 0.75 + 0.92 * len(rows)), layout="constrained")
+    fig.set_label(f"Samples, heads and label distributions of {', '.join(names)}")
+    parts = fig.subfigures(1, len(names), squeeze=False, wspace=0.05).flat
+    for part, name, dealt in zip(parts, names, found, strict=True):
+        draw_kind(part, name, dealt, rows, samples)
+    return fig
+
+
+def shown(tasks: int, most: int) -> list[int]:
+    """The first tasks and the last."""
+    return list(range(tasks)) if tasks <= most else [*range(most - 1), tasks - 1]
+
+
+def draw_kind(part: SubFigure, name: str, tasks: Tasks, rows: list[int], samples: int) -> None:
+    kind = parse(name).kind
+    part.suptitle(f"{NAMES[kind]}\n{HEADS[kind]}", fontsize=9.5)
+    axes = part.subplots(len(rows), samples + 1, squeeze=False, width_ratios=[1] * samples + [3.2])
+    between = ", " if tasks.outputs <= 10 and rows[-1] < 9 else "\n"  # where one line would run into the next sample's
+    for row, (at, index) in zip(axes, enumerate(rows), strict=True):
+        for ax, (image, y) in zip(row[:-1], draw_samples(tasks, tasks[index], samples), strict=False):
+            ax.imshow(image, cmap="gray", vmin=0, vmax=255)
+            ax.set_xlabel(f"y={y}{between}t={index + 1}", fontsize=8, labelpad=2)
+        for ax in row[:-1]:
+            ax.set_xticks([])
+            ax.set_yticks([])
+            ax.grid(False)
+            ax.spines[:].set_visible(False)
+        label = f"task {index + 1}" if at == 0 or rows[at - 1] == index - 1 else f"⋮\ntask {index + 1}"
+        row[0].set_ylabel(label, fontsize=8.5, rotation=0, ha="right", va="center", labelpad=4)
+        draw_outputs(row[-1], tasks, tasks[index], rows)
+    axes[0, -1].set_title("P(Y)", fontsize=9)
+
+
+def draw_samples(tasks: Tasks, task: Task, count: int) -> list[tuple[NDArray[np.uint8], int]]:
+    """Images as stored, permuted where the task is, class by class; y counts from the head's first output."""
+    y = outputs_of(task.train)
+    head = tasks.heads[task.index]
+    classes = torch.unique(y)
+    picked = [
+        int(rows[i // len(classes)])
+        for i in range(count)
+        if len(rows := (y == classes[i % len(classes)]).nonzero()[:, 0]) > i // len(classes)
+    ]
+    channels, height, width = tasks.shape
+    x = task.train.pixels(torch.tensor(picked)).reshape(-1, channels, height, width).numpy()
+    first = head.start if tasks.kind == "task" else 0
+    images = [image[0] if channels == 1 else image.transpose(1, 2, 0) for image in x]
+    return [(image, int(y[row]) - first) for image, row in zip(images, picked, strict=True)]
+
+
+def outputs_of(data: Data) -> torch.Tensor:
+    """The output of every image, without reading pixels."""
+    return torch.cat([leaf.y for leaf in data.leaves()])
+
+
+def draw_outputs(ax: Axes, tasks: Tasks, task: Task, rows: list[int]) -> None:
+    """A bar for every output, as high as it is frequent in the task; heads as boxes, the outputs in play filled."""
+    n = tasks.outputs
+    top = 1.15 * max(float(frequencies(tasks, tasks[row]).max()) for row in rows)
+    heads = list(dict.fromkeys((h.start, h.stop) for h in tasks.heads)) if tasks.kind == "task" else [(0, n)]
+    active = tasks.active(task.index, task.index)
+    box(ax, active.start, active.stop, top, facecolor="#E8E8E8", edgecolor="none", zorder=0)
+    for start, stop in heads:
+        solid = tasks.kind != "task" or active.start == start
+        box(ax, start, stop, top, facecolor="none", linestyle="-" if solid else ":")
+    edge = 0.3 if n <= 20 else 0
+    ax.bar(np.arange(n), frequencies(tasks, task), color=output_colors(n), edgecolor=BLACK, linewidth=edge)
+    ax.set_xlim(-0.6, n - 0.4)
+    ax.set_ylim(0, top * 1.02)
+    ax.set_yticks([])
+    ax.grid(False)
+    ax.spines[:].set_visible(False)
+    ax.tick_params(axis="x", length=0, pad=1)
+    ax.set_xticks([])
+    if task.index != rows[-1]:
+        return
+    if tasks.kind == "task" and n > 10:
+        few = heads[:: -(-len(heads) // 10)]
+        ax.set_xticks([(start + stop - 1) / 2 for start, stop in few], [str(heads.index(head) + 1) for head in few])
+        ax.set_xlabel("head", fontsize=8)
+    elif tasks.kind == "task":  # outputs count anew in every head
+        ax.set_xticks(range(n), [str(t - start) for start, stop in heads for t in range(start, stop)])
+        ax.set_xlabel("output, in its head", fontsize=8)
+    else:
+        ticks = range(n) if n <= 10 else range(0, n, -(-n // 10))
+        ax.set_xticks(ticks, [str(tick) for tick in ticks])
+        ax.set_xlabel("output", fontsize=8)
+
+
+def frequencies(tasks: Tasks, task: Task) -> NDArray[np.float64]:
+    """P(Y) of a task's training images over all outputs."""
+    counts = torch.bincount(outputs_of(task.train), minlength=tasks.outputs).numpy()
+    found: NDArray[np.float64] = counts / counts.sum()
+    return found
+
+
+def box(ax: Axes, start: int, stop: int, top: float, **look: Any) -> None:
+    place, width = (start - 0.46, 0), stop - start - 0.08
+    ax.add_patch(Rectangle(place, width, top, clip_on=False, **{"edgecolor": GREY, "linewidth": 0.9, **look}))
+
+
+def output_colors(n: int) -> list[Any]:
+    """A colour for every output: the palette's where it suffices."""
+    colors = [*PALETTE, GREY, "#99520F"]
+    if n <= len(colors):
+        return list(colors[:n])
+    return list(matplotlib.colormaps["viridis"](np.linspace(0, 1, n)))

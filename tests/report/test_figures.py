@@ -1,0 +1,301 @@
+"""Figures say what the records say, can be read, and are the same bytes every time."""
+
+import itertools
+import json
+import re
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+from matplotlib.axes import Axes
+from matplotlib.colors import to_hex
+from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
+from matplotlib.text import Text
+
+import engram as eg
+from engram.cli import main
+from engram.cli.figure import FIGURES
+from engram.experiments.records import Record, append
+from engram.report import schematics
+from engram.report.curves import Curves, gap, places
+from engram.report.figures import Bars, Matrix
+from engram.report.memory import Memory
+from engram.report.style import _LOOKS, GREY, PALETTE, SUFFIXES, look, save
+
+MATRICES = {
+    "adam": [[[100.0], [20.0, 90.0], [0.0, 10.0, 98.0]], [[90.0], [40.0, 92.0], [0.0, 30.0, 94.0]]],
+    "rehearsal": [[[100.0], [96.0, 90.0], [91.0, 85.0, 98.0]]],
+    "offline": [[[97.0, 95.0, 99.0]]],
+}
+KEPT = {"adam": 0, "rehearsal": 1000, "offline": 0}
+
+
+def record(method: str, seed: int, accuracy: list[list[float]], **other: object) -> Record:
+    mean = sum(accuracy[-1]) / len(accuracy[-1])
+    values = {"memory": {"kept": {"buffer": KEPT.get(method, 0)}, "working": {}}, **other}
+    return Record(
+        key=f"{method}{seed}", scenario="split-mnist/class", method=method, seed=seed, spec={"method": [method]},
+        status="done", accuracy=accuracy, average_accuracy=mean, preset=f"split-mnist/class {method}", **values,
+    )  # fmt: skip
+
+
+@pytest.fixture
+def records() -> list[Record]:
+    return [record(m, seed, a) for m, runs in MATRICES.items() for seed, a in enumerate(runs)]
+
+
+def with_curve() -> Record:
+    """Two tasks of 40 steps; the first task falls from 100 to 30 and comes back to 80."""
+    looks = [(10, 1, 90, 90), (40, 1, 100, 100), (50, 2, 30, 50), (60, 2, 60, 80), (80, 2, 80, 95)]
+    curve = [{"step": s, "task": t, "first": f, "current": c} for s, t, f, c in looks]
+    return record("si", 0, [[100.0], [80.0, 95.0]], curve=curve)
+
+
+def texts(fig: Figure) -> list[Text]:
+    """What can be read: not the labels of ticks beyond the ends of an axis, nor those of hidden panels."""
+    fig.draw_without_rendering()
+    unseen = set()
+    for ax in fig.findobj(Axes):
+        for axis in (ax.xaxis, ax.yaxis):
+            low, high = sorted(axis.get_view_interval())
+            beyond = [tick for tick in axis.get_major_ticks() if not low <= tick.get_loc() <= high]
+            unseen |= {id(text) for tick in beyond for text in tick.findobj(Text)}
+        if not ax.get_visible():
+            unseen |= {id(text) for text in ax.findobj(Text)}
+    return [t for t in fig.findobj(Text) if t.get_visible() and t.get_text().strip() and id(t) not in unseen]
+
+
+def check_readable(fig: Figure) -> None:
+    """No letters under 8 points, none over others or outside the picture, no legend over a panel."""
+    found = texts(fig)
+    assert found
+    assert min(text.get_fontsize() for text in found) >= 8
+    width, height = fig.canvas.get_width_height()
+    boxes = [(text.get_text(), text.get_window_extent()) for text in found]
+    for text, box in boxes:
+        assert box.x0 >= -1, text
+        assert box.y0 >= -1, text
+        assert box.x1 <= width + 1, text
+        assert box.y1 <= height + 1, text
+    for (text, box), (other, other_box) in itertools.combinations(boxes, 2):
+        across = min(box.x1, other_box.x1) - max(box.x0, other_box.x0)
+        along = min(box.y1, other_box.y1) - max(box.y0, other_box.y0)
+        assert across <= 1 or along <= 1, f"{text!r} runs into {other!r}"
+    for legend in fig.legends:
+        assert not any(legend.get_window_extent().overlaps(ax.get_window_extent()) for ax in fig.axes)
+
+
+def test_no_two_methods_look_alike_and_all_colours_are_safe():
+    looks = [tuple(values) for values in _LOOKS.values()]
+    assert len(set(looks)) == len(looks)
+    assert {color for color, _, _ in looks} <= {*PALETTE, GREY}
+    assert look("my-own") == look("my-own")
+    assert look("rehearsal+si").label == "Naive rehearsal + SI"
+
+
+def test_matrices_show_the_mean_over_seeds(records):
+    fig = Matrix().draw(records)
+    check_readable(fig)
+    adam, rehearsal = (ax for ax in fig.axes if ax.images)  # offline has no matrix
+    assert adam.get_title() == "Adam (n=2)"
+    assert [t.get_text() for t in adam.texts] == ["95", "30", "91", "0", "20", "96"]
+    np.testing.assert_allclose(np.tril(rehearsal.images[0].get_array()), np.tril(np.array(
+        [[100, 0, 0], [96, 90, 0], [91, 85, 98]])))  # fmt: skip
+
+
+def test_a_method_and_seeds_can_be_asked_for(records):
+    fig = Matrix(methods=("adam",), seeds=(1,)).draw(records)
+    assert [t.get_text() for t in fig.axes[0].texts] == ["90", "40", "92", "0", "30", "94"]
+    with pytest.raises(ValueError, match=r"no finished records of ewc in split-mnist/class; there are: adam, offline"):
+        Matrix(methods=("ewc",)).draw(records)
+    with pytest.raises(ValueError, match=r"no finished records of split-mnist/class with seeds 7"):
+        Matrix(seeds=(7,)).draw(records)
+
+
+def test_curves_are_average_accuracies_over_seen_tasks(records):
+    fig = Curves().draw(records)
+    check_readable(fig)
+    lines = {line.get_label(): line.get_ydata() for line in fig.axes[0].lines}
+    np.testing.assert_allclose(lines["Adam"], [95, 60.5, (36 + 124 / 3) / 2])
+    np.testing.assert_allclose(lines["Offline (upper bound)"], [97, 97])
+
+
+def test_the_stability_gap_is_the_fall_below_both_ends():
+    assert gap(with_curve()) == 80 - 30
+    assert places(with_curve()) == [0.25, 1.0, 1.25, 1.5, 2.0]
+    fig = Curves(within=True).draw([with_curve()])
+    check_readable(fig)
+    assert fig.axes[0].lines[0].get_ydata().tolist() == [90, 100, 30, 60, 80]
+    assert fig.axes[0].lines[0].get_label() == "SI (gap 50.0)"
+    with pytest.raises(ValueError, match="--evaluate-every"):
+        Curves(within=True).draw([record("si", 0, [[100.0], [80.0, 95.0]])])
+
+
+def test_bars_are_ours_and_diamonds_are_print(records):
+    fig = Bars(columns=("class",)).draw(records)
+    check_readable(fig)
+    bars = [patch.get_width() for patch in fig.axes[0].patches if isinstance(patch, Rectangle) and patch.get_width()]
+    assert bars == pytest.approx([(36 + 124 / 3) / 2, 274 / 3, 97])
+    diamonds = [c.lines[0] for c in fig.axes[0].containers if c.lines and c.lines[0]]
+    assert {line.get_marker() for line in diamonds} == {"d"}
+    assert [float(line.get_xdata()[0]) for line in diamonds][:2] == [19.71, 19.46]  # Adam and SGD in print
+    with pytest.raises(ValueError, match="'table9' is unknown"):
+        Bars(table="table9").draw(records)
+
+
+def test_memory_joins_the_sizes_of_a_buffer(records):
+    large = record("rehearsal", 0, [[100.0], [96.0, 98.0]], memory={"kept": {"buffer": 9000}, "working": {}})
+    large.spec = {"method": [{"capacity": 9}]}
+    fig = Memory().draw([*records, large])
+    check_readable(fig)
+    buffer = next(c for c in fig.axes[0].containers if c.get_label() == "Naive rehearsal").lines[0]
+    assert buffer.get_xdata().tolist() == [1000, 9000]
+    np.testing.assert_allclose(np.asarray(buffer.get_ydata(), float), [274 / 3, 97])
+    assert buffer.get_linestyle() == "-"
+
+
+@pytest.fixture
+def own_images(monkeypatch):
+    """Four classes of 4 × 4 pixels, of 5, 10, 15 and 10 training images, by the names of MNIST's scenarios."""
+    y = np.repeat(np.arange(4), [5, 10, 15, 10])
+    x = np.full((len(y), 4, 4), 10 * y[:, None, None], np.uint8)
+    images = eg.Images(x, y, x, y, name="mnist")
+    makers = {"split": eg.split, "permuted": eg.permute}
+
+    def scenario(name: str):
+        maker, _, kind = name.partition("-mnist/")
+        return makers[maker](images, kind=kind)
+
+    monkeypatch.setattr(schematics, "scenario", scenario)
+
+
+def test_schematics_show_label_frequencies_over_the_outputs(own_images):
+    fig = schematics.kinds([f"split-mnist/{kind}" for kind in ("task", "domain", "class")], tasks=5, samples=2)
+    check_readable(fig)
+    plots = [ax for ax in fig.findobj(Axes) if ax.containers]
+    heights = [[round(float(bar.get_height()), 4) for bar in ax.containers[0]] for ax in plots]
+    assert heights[:2] == [[0.3333, 0.6667, 0, 0], [0, 0, 0.6, 0.4]]  # a head for each task
+    assert heights[2:4] == [[0.3333, 0.6667], [0.6, 0.4]]  # one head
+    assert heights[4:] == heights[:2]  # outputs of their own
+    labels = [t.get_text() for t in texts(fig)]
+    assert labels.count("y=0, t=2") == 2  # in task and in domain learning
+    assert labels.count("y=2, t=2") == 1
+    colors = [to_hex(bar.get_facecolor()).upper() for bar in plots[0].containers[0]]
+    assert colors == list(PALETTE[:4])
+
+
+@pytest.mark.parametrize("kind", ["task", "domain", "class", "class-known", "iid"])
+def test_a_schematic_of_every_kind_is_readable(own_images, kind):
+    check_readable(schematics.ScenarioFigure(f"permuted-mnist/{kind}", tasks=3).draw([]))
+
+
+def test_long_sequences_show_the_first_tasks_and_the_last():
+    assert schematics.shown(78, 5) == [0, 1, 2, 3, 77]
+    assert schematics.shown(5, 5) == [0, 1, 2, 3, 4]
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_a_saved_figure_is_the_same_bytes_every_time(records, tmp_path, suffix):
+    first, second = (save(Curves().draw(records), tmp_path / f"{n}{suffix}").read_bytes() for n in (1, 2))
+    assert first == second
+    assert len(first) > 5000
+    with pytest.raises(ValueError, match=r"suffix '.gif' is unknown; choose from .png, .svg, .pdf, .html"):
+        save(Figure(), tmp_path / "x.gif")
+
+
+def test_the_page_loads_nothing_and_shows_names_as_text(records, tmp_path):
+    hostile = "<script>alert(1)</script>@svg@"
+    page = save(Curves().draw([*records, record(hostile, 0, [[1.0], [2.0, 3.0]])]), tmp_path / "x.html").read_text()
+    assert "<script>alert" not in page
+    assert "&lt;script&gt;alert(1)&lt;/script&gt;@svg@" in page
+    assert page.count("<svg") == 1
+    links = set(re.findall(r"https?://[^\"' )<]+", page))
+    assert {link.split("/")[2] for link in links} <= {"www.w3.org", "purl.org", "creativecommons.org"}  # namespaces
+    data = json.loads(re.search(r'id="data">(.*?)</script>', page, re.DOTALL)[1])
+    adam = [p["value"] for p in data["points"] if p["curve"] == "Adam"]
+    assert adam == ["95.00", "60.50", "38.67"]
+
+
+@pytest.mark.slow
+def test_curves_switch_off_and_values_show_in_a_browser(records, tmp_path):
+    from selenium import webdriver
+    from selenium.webdriver.common.action_chains import ActionChains
+    from selenium.webdriver.common.by import By
+
+    chromium, driver = shutil.which("chromium"), shutil.which("chromedriver")
+    if not (chromium and driver):
+        pytest.skip("chromium and chromedriver are not installed")
+    page = save(Curves().draw(records), tmp_path / "curves.html")
+    options = webdriver.ChromeOptions()
+    options.binary_location = chromium
+    for argument in ("--headless=new", "--no-sandbox", "--disable-dev-shm-usage", "--window-size=1000,700"):
+        options.add_argument(argument)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+    browser = webdriver.Chrome(options, webdriver.ChromeService(driver))
+    try:
+        browser.get(page.as_uri())
+        entries = {e.get_attribute("aria-label"): e for e in browser.find_elements(By.CSS_SELECTOR, ".entry")}
+        assert set(entries) == {"Adam", "Naive rehearsal", "Offline (upper bound)"}
+        names = json.loads(browser.find_element(By.ID, "data").get_attribute("textContent"))["curves"]
+        curve = browser.find_element(By.ID, names["Adam"][0])
+        assert curve.is_displayed()
+        entries["Adam"].click()
+        assert not curve.is_displayed()
+        assert entries["Adam"].get_attribute("aria-checked") == "false"
+        entries["Adam"].send_keys("\n")
+        assert curve.is_displayed()
+        at = browser.execute_script(
+            "const p = data.points.find(p => p.curve === 'Adam' && p.at === '2');"
+            "const s = new DOMPoint(p.x, p.y).matrixTransform(svg.getScreenCTM()); return [s.x, s.y];"
+        )
+        ActionChains(browser).move_by_offset(round(at[0]), round(at[1])).perform()
+        assert browser.find_element(By.ID, "tip").text == "split-mnist/class · Adam · 2: 60.50"
+        assert [entry for entry in browser.get_log("browser") if entry["level"] == "SEVERE"] == []
+    finally:
+        browser.quit()
+
+
+def called(capfd, *arguments: str) -> tuple[int, str]:
+    with pytest.raises(SystemExit) as end:
+        main(["figure", *arguments])
+    return end.value.code, capfd.readouterr().err
+
+
+def test_on_the_command_line(records, tmp_path, monkeypatch, capfd):
+    monkeypatch.chdir(tmp_path)
+    for one in records:
+        append(Path("mine/records.jsonl"), one)
+    assert called(capfd, "matrix", "--results", "mine") == (0, "matrix.png\n")
+    assert Path("matrix.png").read_bytes()[:4] == b"\x89PNG"
+    assert called(capfd, "curves", "--results", "mine/records.jsonl", "--out", "deep/x.svg")[0] == 0
+    assert Path("deep/x.svg").read_text().startswith("<?xml")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["matrx"], "figure 'matrx' is unknown; did you mean matrix?"),
+        ([], "name a figure first"),
+        (["matrix", "--out", "x.gif"], "suffix '.gif' is unknown"),
+        (["matrix", "--results", "nowhere"], "nowhere does not exist"),
+        (["matrix"], "no finished records of split-mnist/class"),
+        (["scenario", "split-mnst/class"], "no image set 'mnst'"),
+        (["scenario", "split-mnist/class", "--samples", "0"], "samples 0"),
+    ],
+)
+def test_wrong_calls_are_refused_and_write_nothing(arguments, said, tmp_path, monkeypatch, capfd):
+    monkeypatch.chdir(tmp_path)
+    status, words = called(capfd, *arguments)
+    assert status == 2
+    assert said in words
+    assert not list(tmp_path.iterdir())
+
+
+def test_help_names_every_figure(capsys):
+    with pytest.raises(SystemExit) as end:
+        main(["figure", "--help"])
+    assert end.value.code == 0
+    out = capsys.readouterr().out
+    assert all(re.search(rf"^  {name} ", out, re.MULTILINE) for name in FIGURES)
