@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from matplotlib.axes import Axes
 from matplotlib.colors import to_hex
+from matplotlib.container import ErrorbarContainer
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from matplotlib.text import Text
@@ -138,7 +139,7 @@ def test_bars_are_ours_and_diamonds_are_print(records):
     check_readable(fig)
     bars = [patch.get_width() for patch in fig.axes[0].patches if isinstance(patch, Rectangle) and patch.get_width()]
     assert bars == pytest.approx([(36 + 124 / 3) / 2, 274 / 3, 97])
-    diamonds = [c.lines[0] for c in fig.axes[0].containers if c.lines and c.lines[0]]
+    diamonds = [c.lines[0] for c in fig.axes[0].containers if isinstance(c, ErrorbarContainer) and c.lines[0]]
     assert {line.get_marker() for line in diamonds} == {"d"}
     assert [float(line.get_xdata()[0]) for line in diamonds][:2] == [19.71, 19.46]  # Adam and SGD in print
     with pytest.raises(ValueError, match="'table9' is unknown"):
