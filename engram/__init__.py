@@ -22,15 +22,18 @@ if TYPE_CHECKING:
     from engram.learning.penalty import QuadraticPenalty
     from engram.methods.adagrad import Adagrad
     from engram.methods.adam import Adam
+    from engram.methods.dgr import DGR
     from engram.methods.ewc import EWC
     from engram.methods.gem import GEM
     from engram.methods.gem_textbook import GEMTextbook
     from engram.methods.l2 import L2
+    from engram.methods.lwf import LwF
     from engram.methods.mas import MAS
     from engram.methods.offline import Offline
     from engram.methods.online_ewc import OnlineEWC
     from engram.methods.rehearsal import Rehearsal
     from engram.methods.rehearsal_c import RehearsalC
+    from engram.methods.rtf import RtF
     from engram.methods.sgd import SGD
     from engram.methods.si import SI
     from engram.nets.mlp import MLP
@@ -58,14 +61,17 @@ _HOMES = {
     "Adagrad": "methods.adagrad",
     "Adam": "methods.adam",
     "Offline": "methods.offline",
+    "DGR": "methods.dgr",
     "EWC": "methods.ewc",
     "GEM": "methods.gem",
     "GEMTextbook": "methods.gem_textbook",
     "L2": "methods.l2",
+    "LwF": "methods.lwf",
     "MAS": "methods.mas",
     "OnlineEWC": "methods.online_ewc",
     "Rehearsal": "methods.rehearsal",
     "RehearsalC": "methods.rehearsal_c",
+    "RtF": "methods.rtf",
     "SI": "methods.si",
     "SGD": "methods.sgd",
     "MLP": "nets.mlp",
@@ -75,6 +81,7 @@ _HOMES = {
     "split": "scenarios.split",
 }
 __all__ = [
+    "DGR",
     "EWC",
     "GEM",
     "L2",
@@ -90,6 +97,7 @@ __all__ = [
     "GEMTextbook",
     "Images",
     "Learner",
+    "LwF",
     "Method",
     "Offline",
     "OnlineEWC",
@@ -98,6 +106,7 @@ __all__ = [
     "Record",
     "Rehearsal",
     "RehearsalC",
+    "RtF",
     "Task",
     "Tasks",
     "Training",

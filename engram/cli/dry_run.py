@@ -56,8 +56,11 @@ def estimate(spec: Spec) -> dict[str, Any]:
     tasks = spec.scenario.deal(spec.seed, spec.device)
     method = copy.deepcopy(spec.method)
     learner = new_learner(tasks, method, spec.net, spec.training, spec.seed, torch.device(spec.device))
-    sizes = [len(task.train) for task in method.curriculum(tasks)]
-    steps = sum(spec.training.steps_for(n) for n in sizes)
+    plain = spec.net.build(tasks.shape, tasks.outputs)
+    curriculum = method.curriculum(tasks)
+    method.begin_task(learner, curriculum[0])
+    sizes = [len(task.train) for task in curriculum]
+    steps = method.networks * sum(spec.training.steps_for(n) for n in sizes)
     batch: Batch = tasks[0].train.batch(torch.arange(min(spec.training.batch, sizes[0]), device=spec.device))
     times = []
     for _ in range(12):
@@ -75,6 +78,6 @@ def estimate(spec: Spec) -> dict[str, Any]:
             "network": size(learner.params),
             "optimizer": size(learner.optimizer.state_dict()["state"]),
             "images": size(list(leaves.values())),
-            "kept": method.kept_bytes(sum(p.numel() for p in learner.params), math.prod(tasks.shape)),
+            "kept": method.kept_bytes(plain, math.prod(tasks.shape)),
         },
     }

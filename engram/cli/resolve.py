@@ -6,7 +6,7 @@ import json
 import math
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from engram.cli import WrongCallError
 from engram.cli.options import Flag, flags_of, given
@@ -18,6 +18,7 @@ from engram.learning.evaluate import Evaluation
 from engram.learning.method import Method
 from engram.methods import load_file, methods, name_of
 from engram.methods.rehearsal import Rehearsal
+from engram.paper.cells import Protocol
 from engram.paper.presets import DEFAULT, settings
 from engram.scenarios.named import MAKERS, parse
 
@@ -49,9 +50,9 @@ def fitted(spec: Spec, options: Any) -> Spec:
     budget = positive("memory_budget", options.memory_budget)
     tasks = spec.scenario.deal(spec.seed)
     pixels = math.prod(tasks.shape)
-    parameters = sum(p.numel() for p in spec.net.build(tasks.shape, tasks.outputs).parameters())
+    net = spec.net.build(tasks.shape, tasks.outputs)
     buffers = [m for m in spec.method.members() if isinstance(m, Rehearsal)]
-    fixed = sum(m.kept_bytes(parameters, pixels) for m in spec.method.members() if m not in buffers)
+    fixed = sum(m.kept_bytes(net, pixels) for m in spec.method.members() if m not in buffers)
     if fixed > budget:
         raise ValueError(f"method {spec.method_name} keeps {fixed:,} bytes, more than memory_budget {budget:,}")
     members = list(spec.method.members())
@@ -76,9 +77,20 @@ def positionals(arguments: list[str]) -> tuple[list[str], str, str]:
     return arguments, "", ""
 
 
-def all_flags(base: Spec, scenario_name: str, method_name: str) -> list[Flag]:
+def protocol_of(arguments: list[str]) -> Protocol:
+    """The protocol asked for: it decides on the defaults of all other flags."""
+    for word, following in zip(arguments, [*arguments[1:], ""], strict=True):
+        value = following if word == "--protocol" else word.removeprefix("--protocol=")
+        if word == "--protocol" or value != word:
+            if value not in get_args(Protocol):
+                raise ValueError(f"protocol {value!r} is unknown; choose from {', '.join(get_args(Protocol))}")
+            return "own" if value == "own" else "common"
+    return "own"
+
+
+def all_flags(base: Spec, scenario_name: str, method_name: str, protocol: Protocol = "own") -> list[Flag]:
     """Every value that a run is defined by, with the preset's as defaults."""
-    groups = settings(parse(scenario_name), method_name)
+    groups = settings(parse(scenario_name), method_name, protocol)
     sources = {group: {field: s.source for field, s in values.items()} for group, values in groups.items()}
     flags = []
     for group in ("scenario", "method", "net", "training", "evaluation"):

@@ -17,7 +17,16 @@ from engram.cli import WrongCallError
 from engram.cli.dry_run import dry_run
 from engram.cli.options import parse as parse_arguments
 from engram.cli.options import parse_flags
-from engram.cli.resolve import all_flags, find_spec, fitted, positionals, seeds_of, spec_from, with_method_files
+from engram.cli.resolve import (
+    all_flags,
+    find_spec,
+    fitted,
+    positionals,
+    protocol_of,
+    seeds_of,
+    spec_from,
+    with_method_files,
+)
 from engram.cli.screen import ERR, OUT, writable
 from engram.experiments import records
 from engram.experiments.engines import Job, run_jobs
@@ -26,8 +35,9 @@ from engram.experiments.spec import Spec, from_json
 from engram.learning import metrics
 from engram.learning.train import Progress as Where
 from engram.methods import methods
-from engram.paper.presets import SCRIPTS, label, preset, rate
-from engram.scenarios.named import parse
+from engram.paper.cells import Protocol
+from engram.paper.presets import COPIED_FROM, SCRIPTS, label, preset, rate, settings
+from engram.scenarios.named import Name, parse
 
 USAGE = """usage: engram run SCENARIO METHOD [flags]     |     engram run --spec FILE|KEY [--out DIR] [--json]
 
@@ -56,6 +66,8 @@ class RunOptions:
     """Threads of a run; bits depend on it."""
     device: Literal["auto", "cpu", "cuda", "mps"] = "cpu"
     """Where it is computed; auto takes the best there is."""
+    protocol: Protocol = "own"
+    """lwf, dgr, rtf: as their authors ran them, or in the protocol that all other methods have (common)."""
     workers: int | None = None
     """Processes; as many as cores where there are as many runs."""
     memory_budget: int | None = None
@@ -86,10 +98,11 @@ def run(arguments: list[str]) -> int:
         raise WrongCallError(f"{missing}; choose a method from {', '.join(methods())}\n\n{USAGE}")
     try:
         name = parse(scenario_name)
-        base = preset(scenario_name, method_name)
+        protocol = protocol_of(arguments)
+        base = preset(scenario_name, method_name, protocol=protocol)
     except ValueError as error:
         raise WrongCallError(str(error)) from error
-    flags = all_flags(base, scenario_name, method_name)
+    flags = all_flags(base, scenario_name, method_name, protocol)
     about = "\n\n".join(member.__doc__ or "" for member in base.method.members())
     options = parse_flags(flags, RunOptions, arguments, f"engram run {name} {method_name}", about)
     try:
@@ -104,9 +117,21 @@ def run(arguments: list[str]) -> int:
         spec.scenario.deal(seeds[0])  # what only the images can tell
     except ValueError as error:
         raise WrongCallError(str(error)) from error
+    say_changes(name, method_name, protocol)
     if options.dry_run:
         return dry_run(spec, flags, options, seeds)
     return run_all([replace(spec, seed=seed) for seed in seeds], options.out, options.json, options.workers)
+
+
+def say_changes(name: Name, method: str, protocol: Protocol) -> None:
+    """Where a method's own protocol changes the scenario."""
+    own, common = (settings(name, method, p)["scenario"] for p in (protocol, "common"))
+    changes = [
+        f"{field} {s.value}" for field, s in own.items() if field not in common or common[field].value != s.value
+    ]
+    if changes:
+        source = next(s.source for s in own.values() if s.source == COPIED_FROM)
+        ERR.print(f"the preset of {method} changes the scenario: {', '.join(changes)} ({source}); see --protocol")
 
 
 def run_again(arguments: list[str]) -> int:

@@ -16,7 +16,7 @@ from engram.cli.options import parse
 from engram.cli.screen import ERR, OUT, writable
 from engram.experiments import records
 from engram.experiments.records import Record
-from engram.paper.cells import TABLES, Cell, cells, chosen, preset_name, published, runs_by_label, table_name
+from engram.paper.cells import TABLES, Cell, Protocol, cells, chosen, preset_name, published, runs_by_label, table_name
 from engram.paper.twin_cells import twin_cells
 from engram.paper.twins import Twin, known_twin, twins_of
 from engram.report.tables import print_cells, print_twins
@@ -35,6 +35,8 @@ class CompareOptions:
     """Only these columns."""
     twins: bool = False
     """Also the twins of these methods: as they were meant, where the authors' code departs from it."""
+    protocol: Protocol = "own"
+    """The copied rows (lwf, dgr, rtf): as their authors made them, or in the protocol that all other rows have."""
     results: Path = Path("results")
     """Folder with the records."""
     format: Format = "text"
@@ -67,10 +69,11 @@ def compare(arguments: list[str]) -> int:
     read = all_records(options.results)
     if not read:
         ERR.print(f"no records in {escape(str(options.results))}")
-    found = cells(table, read, rows, columns) if rows else []
+    found = cells(table, read, rows, columns, options.protocol) if rows else []
     twins = twin_cells(table, read, asked, columns)
     counted = runs_by_label(read)
-    runs = [run for c in found for run in counted.get(preset_name(table, c.row, c.column), {}).values()]
+    labels = [preset_name(table, c.row, c.column, options.protocol) for c in found]
+    runs = [run for label in labels for run in counted.get(label, {}).values()]
     if form == "text" and options.out is None:
         show(table, found, twins, runs, OUT)
     else:
@@ -92,8 +95,10 @@ def all_records(folder: Path) -> list[Record]:
     return [record for file in sorted(folder.glob("*.jsonl")) for record in records.read(file)]
 
 
-def compared(table: str, folder: Path, rows: tuple[str, ...], columns: tuple[str, ...]) -> list[Cell]:
-    return cells(table, all_records(folder), rows, columns)
+def compared(
+    table: str, folder: Path, rows: tuple[str, ...], columns: tuple[str, ...], protocol: Protocol
+) -> list[Cell]:
+    return cells(table, all_records(folder), rows, columns, protocol)
 
 
 def compare_table1(form: Format) -> int:
@@ -133,6 +138,8 @@ class ReproduceOptions:
     """Only these columns."""
     twins: bool = False
     """Also the twins of these methods: as they were meant, where the authors' code departs from it."""
+    protocol: Protocol = "own"
+    """The copied rows (lwf, dgr, rtf): as their authors made them, or in the protocol that all other rows have."""
     seeds: Annotated[int, tyro.conf.arg(help="Runs a cell: seeds 0 to this less one.")] = 10
     workers: int | None = None
     """Processes; as many as cores."""
@@ -154,13 +161,13 @@ def reproduce(arguments: list[str]) -> int:
         columns = chosen("column", options.columns, list(TABLES[table][1]))
     except ValueError as error:
         raise WrongCallError(str(error)) from error
-    labels = [preset_name(table, row, column) for row in rows for column in columns]
+    labels = [preset_name(table, row, column, options.protocol) for row in rows for column in columns]
     for twin in of_twins:
         labels += [label for column in twin.columns if column in columns for label in twin.variants(column)]
     writable(options.results)
     status = make_runs(table, labels, options.seeds, options.results, options.workers)
     if rows:
-        print_cells(table, compared(table, options.results, tuple(rows), tuple(columns)), OUT)
+        print_cells(table, compared(table, options.results, tuple(rows), tuple(columns), options.protocol), OUT)
     if of_twins:
         print_twins(twin_cells(table, all_records(options.results), of_twins, columns), OUT)
     return status

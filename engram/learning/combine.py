@@ -45,6 +45,7 @@ class Combined(Method):
                 f"{' and '.join(optimizers)}: these methods cannot be combined, each has its own optimiser"
             )
         self.optimizer = optimizers[0] if optimizers else Method.optimizer  # type: ignore[misc]
+        self.networks = max(m.networks for m in methods)  # type: ignore[misc]
         whole = all(m.checkpoints == "epoch" for m in methods)
         self.checkpoints = "epoch" if whole else "task"  # type: ignore[misc]
 
@@ -55,8 +56,8 @@ class Combined(Method):
     def plain_loss(self) -> bool:
         return self._sole["loss"].plain_loss
 
-    def kept_bytes(self, parameters: int, pixels: int) -> int:
-        return sum(member.kept_bytes(parameters, pixels) for member in self._members)
+    def kept_bytes(self, net: nn.Module, pixels: int) -> int:
+        return sum(member.kept_bytes(net, pixels) for member in self._members)
 
     def network(self, net: nn.Module, tasks: Tasks) -> nn.Module:
         return self._sole["network"].network(net, tasks)
@@ -89,3 +90,7 @@ class Combined(Method):
     def end_task(self, learner: Learner, task: Task) -> None:
         for member in self._members:
             member.end_task(learner, task)
+
+    def samples(self, learner: Learner, n: int) -> Tensor | None:
+        drawn = (member.samples(learner, n) for member in self._members)
+        return next((images for images in drawn if images is not None), None)

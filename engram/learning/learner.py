@@ -111,6 +111,8 @@ class Learner:
         """Optimiser steps so far, those of helpers (a generator, say) included."""
         self.params: Params = [p for p in self.net.parameters() if p.requires_grad]
         self.one = torch.ones((), device=device)
+        self.watch: Callable[[float], None] = lambda _: None
+        """Told the mean loss now and then by methods that train something beside the network."""
         self.new_optimizer()
 
     def new_optimizer(self) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from engram.learning.learner import Learner
 from engram.learning.method import Method
 
 
@@ -13,6 +14,8 @@ def size(value: Any) -> int:
     """Bytes of all tensors inside a value."""
     if isinstance(value, Tensor):
         return value.numel() * value.element_size()
+    if isinstance(value, Learner):  # a teacher
+        return size(value.net)
     if isinstance(value, nn.Module):
         return sum(size(tensor) for tensor in value.state_dict().values())
     if isinstance(value, dict):

@@ -26,6 +26,8 @@ class Method:
     """Of {"boundaries", "task identity", "past data"}."""
     optimizer: ClassVar[str] = "adam"
     """The optimiser where none is asked for."""
+    networks: ClassVar[int] = 1
+    """Networks that take a task's steps each: 2 with a generator beside the learner's."""
     checkpoints: ClassVar[str] = "task"
     """`task`: resumable at each boundary; `epoch`: at each pass too (nothing is kept within a task)."""
 
@@ -45,8 +47,8 @@ class Method:
         """The methods that this one is made of: itself."""
         return (self,)
 
-    def kept_bytes(self, parameters: int, pixels: int) -> int:
-        """What it keeps at a boundary, at most, with so many parameters and with images of so many pixels."""
+    def kept_bytes(self, net: nn.Module, pixels: int) -> int:
+        """What it keeps at a boundary, at most, with this network and with images of so many pixels."""
         return 0
 
     def network(self, net: nn.Module, tasks: Tasks) -> nn.Module:
@@ -79,3 +81,7 @@ class Method:
 
     def end_task(self, learner: Learner, task: Task) -> None:
         """After a task's last step, while its training data may still be read."""
+
+    def samples(self, learner: Learner, n: int) -> Tensor | None:
+        """Images that its generator draws, (n, pixels) in [0, 1]; None where it has none."""
+        return None

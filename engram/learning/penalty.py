@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Annotated
 
 import torch
+from torch import nn
 
 from engram.learning.importance import Estimator, Label, check_estimator, fisher
 from engram.learning.learner import Learner, Params
@@ -38,8 +39,8 @@ class QuadraticPenalty(Method):
         self.centre: Params = [p.detach().clone() for p in learner.params]
         self._pull: Params = [torch.empty_like(p) for p in learner.params]
 
-    def kept_bytes(self, parameters: int, pixels: int) -> int:
-        return 2 * torch.float32.itemsize * parameters
+    def kept_bytes(self, net: nn.Module, pixels: int) -> int:
+        return 2 * sum(p.numel() * p.element_size() for p in net.parameters())
 
     @abstractmethod
     def importance(self, learner: Learner, task: Task) -> Params:

@@ -21,6 +21,8 @@ from engram.scenarios.task import Batch, Task, Tasks
 
 CHECK_EVERY = 50
 """Steps between two looks at whether the loss is still finite (each look waits for the device)."""
+SAMPLES = 64
+"""Images that a generator is asked for after a task, where they are to be seen."""
 
 
 class NetSpec(Protocol):
@@ -87,11 +89,13 @@ def train(
     save: Callable[[Checkpoint], None] = lambda _: None,
     resume: Checkpoint | None = None,
     watch: Callable[[Progress], None] = lambda _: None,
+    show: Callable[[int, Tensor], None] | None = None,
 ) -> Outcome:
     """Trains a fresh network on the tasks and says what came of it.
 
     `save` gets a checkpoint at each boundary; a run that is given one as `resume` goes on from there and ends
-    with the same bits. The method's state is its own object's: give each run a fresh one.
+    with the same bits. The method's state is its own object's: give each run a fresh one. `show` gets what a
+    generator draws after each task: (task from 1, images in [0, 1]).
     """
     evaluation = evaluation or Evaluation()
     with tasks.guarded():
@@ -102,7 +106,7 @@ def train(
             outcome, first_task, first_epoch = restore(resume, learner, method)
         clock = time.perf_counter() - outcome.seconds
         curriculum = method.curriculum(tasks)
-        total = sum(training.steps_for(len(task.train)) for task in curriculum)
+        total = method.networks * sum(training.steps_for(len(task.train)) for task in curriculum)
 
         def checkpoint(done: int, epoch: int = 0) -> None:
             outcome.steps, outcome.seconds = learner.steps, time.perf_counter() - clock
@@ -136,6 +140,9 @@ def train(
             outcome.accuracy.append([100 * right / n for right, n in counts])
             outcome.pooled_accuracy = 100 * sum(right for right, _ in counts) / sum(n for _, n in counts)
             watch(Progress(number + 1, len(curriculum), learner.steps, total, outcome.losses[-1], outcome.accuracy[-1]))
+            drawn = method.samples(learner, SAMPLES) if show else None
+            if show and drawn is not None:
+                show(number + 1, drawn)
             outcome.memory = memory(method)
             checkpoint(number + 1)
     outcome.steps, outcome.seconds = learner.steps, time.perf_counter() - clock
@@ -155,6 +162,7 @@ def learn(
 ) -> None:
     """One task, from its first step to its last."""
     first = learner.tasks[0]
+    learner.watch = watch
     method.begin_task(learner, task)
     data = method.data(task)
     per_pass = learner.training.passes(len(data))
@@ -221,7 +229,7 @@ def capture(outcome: Outcome, learner: Learner, method: Method, task: int, epoch
         "epoch": epoch,
         "net": learner.net.state_dict(),
         "optimizer": learner.optimizer.state_dict(),
-        "method": [{name: getattr(member, name) for name in member.kept} for member in method.members()],
+        "method": [{name: state_of(getattr(member, name)) for name in member.kept} for member in method.members()],
         "outcome": {name: value for name, value in vars(outcome).items() if name != "resumed_after_task"},
     }
 
@@ -233,7 +241,16 @@ def restore(checkpoint: Checkpoint, learner: Learner, method: Method) -> tuple[O
     learner.optimizer.load_state_dict(checkpoint["optimizer"])
     for member, kept in zip(method.members(), checkpoint["method"], strict=True):
         for name, value in kept.items():
-            setattr(member, name, value)
+            now = getattr(member, name)
+            if hasattr(now, "load_state_dict"):
+                now.load_state_dict(value)
+            else:
+                setattr(member, name, value)
     outcome = Outcome(**checkpoint["outcome"], resumed_after_task=checkpoint["task"])
     learner.steps = outcome.steps
     return outcome, checkpoint["task"], checkpoint["epoch"]
+
+
+def state_of(value: Any) -> Any:
+    """As it goes into a checkpoint: networks and optimisers as their state."""
+    return value.state_dict() if hasattr(value, "state_dict") else value

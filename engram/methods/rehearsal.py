@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Annotated, ClassVar, Literal
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from engram.learning.learner import Learner
 from engram.learning.method import Each, Method
@@ -79,7 +79,7 @@ class Rehearsal(Method):
         """Parts of the buffer that a task gets, drawn independently."""
         return 1
 
-    def kept_bytes(self, parameters: int, pixels: int) -> int:
+    def kept_bytes(self, net: nn.Module, pixels: int) -> int:
         return self.capacity * self.image_bytes(pixels)
 
     @classmethod

@@ -52,9 +52,13 @@ class MLPNet(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """(batch, pixels) → (batch, outputs)"""
+        return linear(self.features(x), self.layers[-1].weight, self.layers[-1].bias)
+
+    def features(self, x: Tensor) -> Tensor:
+        """(batch, pixels) → (batch, last hidden)"""
         for layer in self.layers[:-1]:
             x = torch.relu_(linear(x, layer.weight, layer.bias))
-        return linear(x, self.layers[-1].weight, self.layers[-1].bias)
+        return x
 
     @torch.no_grad()
     def taps(self, x: Tensor, delta: Callable[[Tensor], Tensor]) -> list[tuple[Tensor, Tensor]]:
@@ -79,3 +83,10 @@ class MLPNet(nn.Module):
         """Of every parameter, in the order of `parameters()`."""
         taps = self.taps(x, delta)
         return [gradient for a, g in taps for gradient in (g.t().mm(a), g.sum(0))]
+
+
+def hidden_layers(net: nn.Module) -> tuple[int, ...]:
+    """Sizes of a perceptron's hidden layers; refused for other networks."""
+    if not isinstance(net, MLPNet) or len(net.layers) < 2:
+        raise ValueError(f"a generator mirrors the hidden layers of an MLP; the network is {type(net).__name__}")
+    return tuple(layer.out_features for layer in net.layers[:-1])

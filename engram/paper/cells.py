@@ -10,12 +10,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from functools import cache
 from importlib import resources
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from engram.experiments.records import Record
 from engram.paper.notes import notes
 
 Verdict = Literal["agrees", "higher", "lower", "missing"]
+Protocol = Literal["own", "common"]
+"""Whether the copied rows are made as their authors made them, or as all other rows are."""
 
 COPIED = ("lwf", "dgr", "rtf")
 """Rows that the paper copied: their printed spread is a standard error, of about 20 runs."""
@@ -76,19 +78,25 @@ def table_name(name: str) -> str:
     return name
 
 
-def preset_name(table: str, row: str, column: str) -> str:
+def preset_name(table: str, row: str, column: str, protocol: Protocol = "own") -> str:
     """The preset that a cell was made with, as records carry it."""
-    return f"{TABLES[table][1][column]} {row}"
+    return labelled(TABLES[table][1][column], row, protocol)
+
+
+def labelled(scenario: str, method: str, protocol: Protocol) -> str:
+    """`split-mnist/class ewc`; the copied rows in the protocol of all others as `split-mnist/class lwf common`."""
+    return f"{scenario} {method}" + (" common" if protocol == "common" and method in COPIED else "")
 
 
 @cache
 def preset_names() -> frozenset[str]:
     """The presets of all tables."""
     return frozenset(
-        preset_name(table, row, column)
+        preset_name(table, row, column, protocol)
         for table, (_, columns) in TABLES.items()
         for row in published()[table]
         for column in columns
+        for protocol in get_args(Protocol)
     )
 
 
@@ -97,6 +105,7 @@ def cells(
     records: Sequence[Record],
     rows: Iterable[str] | None = None,
     columns: Iterable[str] | None = None,
+    protocol: Protocol = "own",
 ) -> list[Cell]:
     """The cells of a table in print's order."""
     printed = published()[table]
@@ -104,7 +113,7 @@ def cells(
     chosen_columns = chosen("column", columns, list(TABLES[table][1]))
     runs = runs_by_label(records)
     return [
-        cell(table, row, column, list(runs.get(preset_name(table, row, column), {}).values()))
+        cell(table, row, column, list(runs.get(preset_name(table, row, column, protocol), {}).values()), protocol)
         for row in chosen_rows
         for column in chosen_columns
     ]
@@ -132,12 +141,13 @@ def chosen(what: str, names: Iterable[str] | None, known: list[str]) -> list[str
     return [name for name in known if name in asked]
 
 
-def cell(table: str, row: str, column: str, records: Sequence[Record]) -> Cell:
+def cell(table: str, row: str, column: str, records: Sequence[Record], protocol: Protocol = "own") -> Cell:
     printed = published()[table]
     mean, spread = printed[row][column]
     values = [r.average_accuracy for r in records if r.status == "done" and r.average_accuracy is not None]
     width = band(row, spread, values)
     ours = statistics.fmean(values) if values else None
+    common = ["common protocol; print has the row's own"] if protocol == "common" and row in COPIED else []
     return Cell(
         row=row,
         column=column,
@@ -149,7 +159,7 @@ def cell(table: str, row: str, column: str, records: Sequence[Record]) -> Cell:
         verdict=verdict(ours, mean, width),
         telling=abs(mean - printed["adam"][column][0]) > width,
         failed=len(records) - len(values),
-        note="; ".join(notes(table, row, column)),
+        note="; ".join([*notes(table, row, column), *common]),
     )
 
 

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_args
+
+import torch
 
 from engram.experiments.spec import NETS, Spec
 from engram.learning.combine import combine
 from engram.learning.evaluate import Evaluation
 from engram.learning.learner import Training
 from engram.methods import members_of, method_class, methods
-from engram.paper.cells import preset_names
+from engram.paper.cells import COPIED, Protocol, labelled, preset_names
 from engram.paper.twins import variants
 from engram.scenarios.named import Name, parse, preparation, scenario
 
@@ -26,6 +27,7 @@ class Sourced(NamedTuple):
 SCRIPTS = "the authors' scripts"
 PAPER = "the paper's text"
 OURS = "engram's choice, after Split MNIST"
+COPIED_FROM = "van de Ven & Tolias' code of September 2018"
 DEFAULT = "engram's default"
 
 PROTOCOLS: dict[str, dict[str, Any]] = {
@@ -33,6 +35,18 @@ PROTOCOLS: dict[str, dict[str, Any]] = {
     "permuted": {"hidden": (1000, 1000), "epochs": 10, "batch": 128},
 }
 """Network and budget of the two MNIST scenarios."""
+
+OWN: dict[str, dict[str, dict[str, Any]]] = {
+    "split": {
+        "scenario": {"pad": 0, "normalize": None, "order": "shuffled"},
+        "training": {"steps": 2000, "drop_last": True},
+    },
+    "permuted": {
+        "scenario": {"pad": 2, "normalize": None, "identity_first": False},
+        "training": {"steps": 5000, "drop_last": True},
+    },
+}
+"""What the rows that the paper copied were made with, where it differs from all other rows."""
 
 RATES: dict[str, dict[str, float]] = {
     "split": {"adam": 1e-3, "sgd": 1e-2, "adagrad": 1e-2, "gem": 1e-2},
@@ -64,11 +78,14 @@ Settings = dict[str, dict[str, Sourced]]
 """group (scenario, method, net, training) → field → value and source; only what differs from the defaults."""
 
 
-def settings(name: Name, method: str) -> Settings:
-    """What a named scenario and a method set; fields of combined methods (`rehearsal+si`) as `si.coef`."""
+def settings(name: Name, method: str, protocol: Protocol = "own") -> Settings:
+    """What a named scenario and a method set; fields of combined methods (`rehearsal+si`) as `si.coef`.
+
+    `own` is the protocol that each published row was made with; `common` that of all rows but the copied ones.
+    """
     source = SCRIPTS if name.images == "mnist" else OURS
     values, prepared_by = preparation(name)
-    protocol = PROTOCOLS[name.maker]
+    base = PROTOCOLS[name.maker]
     members = members_of(method)
     optimizer = combine([method_class(member)() for member in members]).optimizer
     rated = "gem" if any(member.startswith("gem") for member in members) else optimizer
@@ -77,17 +94,21 @@ def settings(name: Name, method: str) -> Settings:
         for member in members
         for field, sourced in method_settings(name, member, source).items()
     }
-    return {
+    found: Settings = {
         "scenario": {field: Sourced(value, prepared_by) for field, value in values.items()},
         "method": of_methods,
-        "net": {"hidden": Sourced(protocol["hidden"], source)},
+        "net": {"hidden": Sourced(base["hidden"], source)},
         "training": {
-            "epochs": Sourced(protocol["epochs"], source),
-            "batch": Sourced(protocol["batch"], source),
+            "epochs": Sourced(base["epochs"], source),
+            "batch": Sourced(base["batch"], source),
             "optimizer": Sourced(optimizer, source),
             "lr": rate(name, rated, source),
         },
     }
+    if protocol == "own" and any(member in COPIED for member in members) and name.maker in OWN:
+        for group, own in OWN[name.maker].items():
+            found[group] |= {field: Sourced(value, COPIED_FROM) for field, value in own.items()}
+    return found
 
 
 def method_settings(name: Name, method: str, source: str) -> dict[str, Sourced]:
@@ -120,12 +141,12 @@ def rate(name: Name, optimizer: str, source: str) -> Sourced:
     return Sourced(rates[optimizer], source)
 
 
-def preset(text: str, method: str, seed: int = 0) -> Spec:
+def preset(text: str, method: str, seed: int = 0, protocol: Protocol = "own") -> Spec:
     """The spec of a published setting."""
     name = parse(text)
     values = {
         group: {field: sourced.value for field, sourced in fields.items()}
-        for group, fields in settings(name, method).items()
+        for group, fields in settings(name, method, protocol).items()
     }
     members = [
         method_class(member)(**{field: s.value for field, s in method_settings(name, member, "").items()})
@@ -144,23 +165,22 @@ def preset(text: str, method: str, seed: int = 0) -> Spec:
 def kept_bytes(text: str, method: str) -> int:
     """What a preset's method keeps at a boundary, at most, by the sizes of MNIST's networks."""
     name = parse(text)
-    outputs = (
-        {"split": 10, "permuted": 100}[name.maker]
-        if name.kind != "domain"
-        else {"split": 2, "permuted": 10}[name.maker]
-    )
-    hidden = PROTOCOLS[name.maker]["hidden"]
-    parameters = sum(a * b + b for a, b in pairwise((1024, *hidden, outputs)))
-    fields = {field: s.value for field, s in method_settings(name, method, "").items()}
-    return method_class(method)(**fields).kept_bytes(parameters, 1024)
+    values = settings(name, method)
+    outputs = {"split": (2, 10), "permuted": (10, 100)}[name.maker][name.kind != "domain"]
+    side = 28 + 2 * values["scenario"]["pad"].value
+    with torch.device("meta"):
+        net = NETS["mlp"](*values["net"]["hidden"].value).build((1, side, side), outputs)
+    fields = {field: sourced.value for field, sourced in values["method"].items()}
+    return method_class(method)(**fields).kept_bytes(net, side * side)
 
 
 def spec_of(text: str, seed: int = 0) -> Spec:
-    """The spec of a label, as records carry it: `split-mnist/class gem`, or a twin's, `… gem one-slot`."""
+    """The spec of a label, as records carry it: `split-mnist/class gem`, `… lwf common`,
+    or a twin's, `… gem one-slot`."""
     twin = variants().get(text)
     if twin is None:
-        scenario_name, _, method = text.partition(" ")
-        return preset(scenario_name, method, seed)
+        scenario_name, method, *common = text.split()
+        return preset(scenario_name, method, seed, "common" if common else "own")
     spec = preset(twin.scenario, twin.method, seed)
     for place, value in twin.changes.items():
         group, field = place.split(".")
@@ -172,12 +192,13 @@ def label(spec: Spec) -> str | None:
     """The label of the preset or twin that a spec equals, seeds and what is looked at aside; else None."""
     try:
         name = str(parse(spec.scenario_name))
-        names = [f"{name} {spec.method_name}"] if f"{name} {spec.method_name}" in preset_names() else []
-        names += [found for found, twin in variants().items() if twin[:2] == (name, spec.method_name)]
-        specs = {found: spec_of(found, spec.seed) for found in names}
+        names = dict.fromkeys(labelled(name, spec.method_name, protocol) for protocol in get_args(Protocol))
+        found = [text for text in names if text in preset_names()]
+        found += [text for text, twin in variants().items() if twin[:2] == (name, spec.method_name)]
+        specs = {text: spec_of(text, spec.seed) for text in found}
     except ValueError:  # an unnamed scenario, or a method of the user's own
         return None
     if any(type(member) not in methods().values() for member in spec.method.members()):
         return None
     key = replace(spec, evaluation=Evaluation(), threads=1).key
-    return next((found for found, published in specs.items() if published.key == key), None)
+    return next((text for text, published in specs.items() if published.key == key), None)

@@ -106,6 +106,21 @@ class Scaling(NamedTuple):
         by_channel.mul_(self.scale[:, None]).add_(self.shift[:, None])
         return x
 
+    def shades(self, x: Tensor) -> Tensor:
+        """Network input → shades in [0, 1]."""
+        by_channel = x.view(len(x), len(self.scale), -1)
+        return by_channel.sub(self.shift[:, None]).div_(255 * self.scale[:, None]).clamp_(0, 1).view_as(x)
+
+    def from_shades(self, shades: Tensor) -> Tensor:
+        """Shades in [0, 1] → network input."""
+        by_channel = shades.view(len(shades), len(self.scale), -1)
+        return by_channel.mul(255 * self.scale[:, None]).add_(self.shift[:, None]).view_as(shades)
+
+    @property
+    def plain(self) -> bool:
+        """Whether network input is the shades themselves."""
+        return bool((self.shift == 0).all() and torch.allclose(255 * self.scale, torch.ones_like(self.scale)))
+
 
 @dataclass(eq=False)
 class Pixels(Data):

@@ -1,0 +1,53 @@
+"""Learning without forgetting."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+import torch
+from torch import Tensor
+
+from engram.learning.learner import Learner
+from engram.learning.method import Log, Method
+from engram.learning.replay import Reduction, distilled, share_of_now, teacher_of
+from engram.scenarios.task import Batch, Task
+
+
+@dataclass
+class LwF(Method):
+    """Learning without forgetting: on new images, the old outputs are to stay (Li & Hoiem, 2016).
+
+    As in the code that the copied row came from (van de Ven & Tolias, September 2018). Paper row: "LwF".
+    """
+
+    temperature: Annotated[float, Log(0.5, 8)] = 2.0
+    """What logits are divided by before the outputs of then and now are compared."""
+    reduction: Reduction = "mean"
+    """Of the distillation over outputs: mean (the row's code), or sum (that code since May 2019)."""
+    weighting: Literal["share", "count"] = "share"
+    """In the t-th task, new to old: share, 1/t to 1 − 1/t (the row's code); count, 1 to t − 1, and 1 to 1 in class
+    learning (that code today)."""
+
+    working = ("teacher",)
+    needs = frozenset({"boundaries"})
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.temperature > 0:
+            raise ValueError(f"temperature {self.temperature} is out of range; give a number above 0")
+
+    def begin_task(self, learner: Learner, task: Task) -> None:
+        self.teacher = teacher_of(learner)
+
+    def loss(self, learner: Learner, batch: Batch) -> Tensor:
+        if self.teacher is None:
+            return learner.loss(batch)
+        logits = learner.logits(batch.x)
+        with torch.no_grad():
+            old = self.teacher.logits(batch.x)
+        new, past = learner.loss_of(logits, batch), distilled(learner, old, logits, self.temperature, self.reduction)
+        if self.weighting == "count":
+            return new + past * (1 if learner.tasks.kind.startswith("class") else learner.task)
+        share = share_of_now(learner)
+        return share * new + (1 - share) * past
