@@ -14,6 +14,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "describe": ("look", "a scenario's tasks, its kind as read off the data, the floor that forgetting leaves"),
     "ls": ("look", "methods, scenarios, datasets or tables"),
     "data": ("look", "fetch image sets, and say where they are"),
+    "diff": ("diff", "which cells moved between two files of records, with a paired test"),
     "search": ("search", "tune methods with the same number of trials each, and say what that cost"),
     "bench": ("bench", "speed and memory on this machine"),
 }

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
 
@@ -18,9 +18,10 @@ from engram.cli.resolve import positive, with_method_files
 from engram.cli.run import line, progress
 from engram.cli.screen import ERR, OUT, writable
 from engram.experiments import records
+from engram.experiments.engines import Job, run_jobs
 from engram.experiments.records import Record
 from engram.experiments.run import RECORDS
-from engram.experiments.search import HELD_OUT, TRIAL_SEED, SelectOn, axes, grid
+from engram.experiments.search import HELD_OUT, TRIAL_SEED, SelectOn, axes, check_folder
 from engram.experiments.search import search as run_search
 from engram.experiments.spec import Spec
 from engram.experiments.tuning import Tuned, tuned
@@ -63,9 +64,9 @@ def search(arguments: list[str]) -> int:
         done = run_all(bases, options)
     except ValueError as error:
         raise WrongCallError(str(error)) from error
-    names = {(base.scenario_name, base.method_name) for base in bases}
+    names = [(base.scenario_name, base.method_name) for base in bases]
     mine = [r for r in records.read(options.out / RECORDS) if (r.scenario, r.method) in names]
-    found = tuned(mine)
+    found = sorted(tuned(mine), key=lambda one: names.index((one.scenario, one.method)))
     save(sensitivity(mine), figure)
     if options.json:
         print(json.dumps([one.to_json() for one in found]))
@@ -90,8 +91,7 @@ def specs(options: SearchOptions) -> list[Spec]:
         positive("workers", options.workers)
     writable(options.out)
     bases = [preset(options.scenario, method) for method in options.methods]
-    for base in bases:
-        grid(axes(base), options.trials)
+    check_folder(options.out, bases, options.trials, options.select_on)
     bases[0].scenario.holdout(HELD_OUT).deal(TRIAL_SEED)  # what only the images can tell
     return bases
 
@@ -109,11 +109,13 @@ def run_all(bases: Sequence[Spec], options: SearchOptions) -> list[Record]:
     total = len(bases) * (options.trials + options.seeds)
     done: list[Record] = []
     with progress() as watch:
-        runs = run_search(
-            bases, options.out, trials=options.trials, seeds=range(options.seeds), select_on=options.select_on,
-            preset_of=label, workers=options.workers, watch=watch,
-        )  # fmt: skip
-        for job, record in runs:
+
+        def run(jobs: list[Job]) -> Iterator[tuple[Job, Record]]:
+            named = [replace(job, preset=label(job.spec)) for job in jobs]
+            return run_jobs(named, options.out, workers=options.workers, watch=watch)
+
+        seeds = range(options.seeds)
+        for job, record in run_search(bases, run, trials=options.trials, seeds=seeds, select_on=options.select_on):
             done.append(record)
             note = job.search or {}
             ERR.print(

@@ -7,20 +7,18 @@ data with the reported seeds.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 from engram.experiments import records
-from engram.experiments.engines import Job, run_jobs
+from engram.experiments.engines import Job
 from engram.experiments.records import Record
-from engram.experiments.run import RECORDS
 from engram.experiments.spec import Spec
 from engram.experiments.tuning import best
 from engram.learning.combine import combine
 from engram.learning.ranges import Each, Log
-from engram.learning.train import Progress
 from engram.methods import name_of
 
 HELD_OUT = 0.1
@@ -29,6 +27,7 @@ TRIAL_SEED = 1000
 """Seed of all trials; reported seeds stay below it."""
 
 SelectOn = Literal["holdout", "test"]
+Runner = Callable[[list[Job]], Iterable[tuple[Job, Record]]]
 
 
 @dataclass(frozen=True)
@@ -145,28 +144,20 @@ def final_jobs(base: Spec, tried: Sequence[Record], seeds: Sequence[int], select
 
 def search(
     bases: Sequence[Spec],
-    out: Path,
+    run: Runner,
     *,
     trials: int = 12,
     seeds: Sequence[int] = range(10),
     select_on: SelectOn = "holdout",
-    preset_of: Callable[[Spec], str | None] = lambda _: None,
-    workers: int | None = None,
-    watch: Callable[[Spec], Callable[[Progress], None]] = lambda _: lambda _: None,
 ) -> Iterator[tuple[Job, Record]]:
-    """Runs all trials of all methods, then the winners; gives each run as it ends, and those recorded in `out` at once.
+    """Runs all trials of all methods, then the winners, and gives each run with its record as it ends.
 
-    The specs are the methods to compare, each with the values that are not searched.
+    The specs are the methods to compare, each with the values that are not searched; `run` is `run_jobs` with a folder,
+    in which what is recorded is not run again.
     """
     if any(seed >= TRIAL_SEED for seed in seeds):
         raise ValueError(f"seeds {max(seeds) + 1}: reported seeds stay below {TRIAL_SEED}, that of the trials")
     jobs = [trial_jobs(base, trials, select_on) for base in bases]
-    check_folder(out, [job for one in jobs for job in one], select_on)
-
-    def run(wanted: list[Job]) -> Iterator[tuple[Job, Record]]:
-        labelled = [replace(job, preset=preset_of(job.spec)) for job in wanted]
-        yield from run_jobs(labelled, out, workers=workers, watch=watch)
-
     tried: dict[str, Record] = {}
     for job, record in run([job for one in jobs for job in one]):
         tried[record.key] = record
@@ -180,10 +171,10 @@ def search(
     )
 
 
-def check_folder(out: Path, trials: Sequence[Job], select_on: SelectOn) -> None:
+def check_folder(out: Path, bases: Sequence[Spec], trials: int, select_on: SelectOn) -> None:
     """Refuses a folder with other runs of these methods: its ledger would not be that of this search."""
-    names = {(job.spec.scenario_name, job.spec.method_name) for job in trials}
-    keys = {job.spec.key for job in trials}
+    names = {(base.scenario_name, base.method_name) for base in bases}
+    keys = {job.spec.key for base in bases for job in trial_jobs(base, trials, select_on)}
     for file in sorted(out.glob("*.jsonl")):
         for record in records.read(file):
             if (record.scenario, record.method) not in names:
@@ -194,6 +185,6 @@ def check_folder(out: Path, trials: Sequence[Job], select_on: SelectOn) -> None:
                     f"runs selected on {selected_on}" if selected_on else "runs of no search"
                 )  # fmt: skip
                 raise ValueError(
-                    f"{out / RECORDS} has {what} of {record.method}; give another folder, so that its ledger "
+                    f"{file} has {what} of {record.method}; give another folder, so that its ledger "
                     "counts this search alone"
                 )

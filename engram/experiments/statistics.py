@@ -29,6 +29,8 @@ class Paired:
     """The smallest p that these pairs could give, whatever their signs: 2 to the power of 1 − pairs that differ."""
     adjusted: float | None = None
     """p after Holm's correction; None where the test is alone, or left out because it can show nothing."""
+    family: int = 1
+    """Tests that it was corrected with, itself included."""
 
     @property
     def can_show(self) -> bool:
@@ -46,10 +48,12 @@ class Paired:
             return "no common seed"
         if self.least == 1 and self.difference == 0:
             return "equal"
-        if not self.can_show:
-            return f"too few pairs: {self.n} can give no p below {self.least:.2g}, {needed()} or more could"
         if self.shown:
             return "higher" if self.difference > 0 else "lower"
+        if self.least * self.family >= ALPHA:
+            of = f" for {self.family} tests" if self.family > 1 else ""
+            least = f"{min(1.0, self.least * self.family):.3g}"
+            return f"too few pairs{of}: {self.n} can give no p below {least}, {needed(self.family)} or more could"
         return "not shown"
 
     def to_json(self) -> dict[str, Any]:
@@ -114,7 +118,7 @@ def corrected(tests: Sequence[Paired]) -> list[Paired]:
     family = [i for i, test in enumerate(tests) if test.can_show]
     found = list(tests)
     for i, p in zip(family, holm([tests[i].p for i in family]), strict=True):
-        found[i] = replace(tests[i], adjusted=p)
+        found[i] = replace(tests[i], adjusted=p, family=len(family))
     return found
 
 

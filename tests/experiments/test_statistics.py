@@ -65,7 +65,7 @@ def test_few_pairs_cannot_show_anything_and_it_says_so(n, can):
     assert found.p == found.least == 2 / 2**n
     assert found.shown is found.can_show is can
     assert found.word == (
-        "higher" if can else f"too few pairs: {n} can give no p below {2 / 2**n:.2g}, 6 or more could"
+        "higher" if can else f"too few pairs: {n} can give no p below {2 / 2**n:.3g}, 6 or more could"
     )
 
 
@@ -109,6 +109,16 @@ def test_what_can_show_nothing_does_not_make_it_harder_for_the_others():
     found = corrected([eight, three, equal, equal, eight])
     assert [test.adjusted for test in found] == [2 * 2 / 256, None, None, None, 2 * 2 / 256]
     assert [test.shown for test in found] == [True, False, False, False, True]
+    assert [test.family for test in found] == [2, 1, 1, 1, 2]
+
+
+def test_ten_pairs_are_too_few_for_many_tests_and_it_says_so():
+    """28 pairs of 8 methods over ten seeds: the best case is 28 · 2 / 1024 = 0.0547."""
+    found = corrected([paired([0.0] * 10, [1.0] * 10)] * 28)
+    assert {test.word for test in found} == {
+        "too few pairs for 28 tests: 10 can give no p below 0.0547, 11 or more could"
+    }
+    assert {test.word for test in corrected([paired([0.0] * 11, [1.0] * 11)] * 28)} == {"higher"}
 
 
 @pytest.mark.parametrize(("tests", "pairs"), [(1, 6), (2, 7), (13, 10), (20, 10), (26, 11), (91, 12)])

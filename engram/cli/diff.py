@@ -1,0 +1,89 @@
+"""`engram diff`: which cells moved between two files of records."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import tyro
+from rich.markup import escape
+from rich.table import Table
+
+from engram.cli import WrongCallError
+from engram.cli.options import parse
+from engram.cli.screen import ERR, OUT
+from engram.experiments import records
+from engram.experiments.differences import Difference, differences
+from engram.experiments.records import Record
+
+
+@dataclass
+class DiffOptions:
+    """Says which cells (runs that differ in their seeds alone) moved from A to B: equal to the bit, or tested over the
+    common seeds by a permutation test with Holm's correction."""
+
+    a: tyro.conf.Positional[Path]
+    """A: a file of records."""
+    b: tyro.conf.Positional[Path]
+    """B: the file of records that is held against A."""
+    json: bool = False
+    """Print JSON: a list of cells."""
+
+
+def diff(arguments: list[str]) -> int:
+    """The command."""
+    options = parse(DiffOptions, arguments, "engram diff")
+    a, b = whole(options.a), whole(options.b)
+    found = differences(a, b)
+    if options.json:
+        print(json.dumps([one.to_json() for one in found]))
+    else:
+        print_differences(found)
+    return 0
+
+
+def whole(path: Path) -> list[Record]:
+    """The records of a file, refused where there are none."""
+    if not path.is_file():
+        raise WrongCallError(f"{path} is no file; give two files of records, results/table2.jsonl say")
+    try:
+        found = records.read(path)
+    except OSError as error:
+        raise WrongCallError(f"{path} cannot be read: {error}") from error
+    if not found:
+        raise WrongCallError(f"{path} has no records")
+    return found
+
+
+def print_differences(found: Sequence[Difference]) -> None:
+    """A line for each cell that is not the same to the bit, and how many are."""
+    shown = [one for one in found if one.word != "same bits"]
+    if shown:
+        table = Table(title="Average accuracy in percent", title_justify="left")
+        for column in ("scenario", "cell", "A", "B", "B − A", "pairs", "p", "p (Holm)", ""):
+            table.add_column(column, justify="left" if column in ("scenario", "cell", "") else "right")
+        for one in shown:
+            test = one.test
+            table.add_row(
+                one.scenario,
+                escape(one.cell),
+                *("" if mean is None else f"{mean:.2f}" for mean in (one.a, one.b)),
+                f"{test.difference:+.2f}" if test and test.n else "",
+                str(test.n) if test else "",
+                f"{test.p:.2g}" if test and test.n else "",
+                f"{test.adjusted:.2g}" if test and test.adjusted is not None else "",
+                escape(said(one)),
+            )
+        OUT.print(table)
+    words = Counter(one.word.partition(":")[0] for one in found)
+    OUT.print(", ".join(f"{count} {word}" for word, count in words.items()))
+    if any(one.test and not one.test.shown and one.word != "same bits" for one in found):
+        ERR.print("not shown is not the same as equal: more common seeds could tell")
+
+
+def said(one: Difference) -> str:
+    changed = ", ".join(f"{name} {old} → {new}" for name, (old, new) in one.changed.items())
+    return one.word + (f" ({changed})" if changed else "")
