@@ -25,7 +25,7 @@ from engram.experiments.search import HELD_OUT, TRIAL_SEED, SelectOn, axes, chec
 from engram.experiments.search import search as run_search
 from engram.experiments.spec import Spec
 from engram.experiments.tuning import Tuned, tuned
-from engram.paper.presets import label, preset
+from engram.paper.presets import Protocol, label, preset
 from engram.report.sensitivity import sensitivity
 from engram.report.style import checked, save
 
@@ -44,6 +44,8 @@ class SearchOptions:
     seeds: Annotated[int, tyro.conf.arg(help="Reported runs a method: seeds 0 to this less one.")] = 10
     select_on: SelectOn = "holdout"
     """What trials are scored on: a tenth of the training images, or the test images, as the paper did."""
+    protocol: Protocol = "own"
+    """Of lwf, dgr and rtf: their own, or that of all other methods."""
     out: Path = Path("runs/search")
     """Folder for the records; what is recorded there is not run again."""
     figure: Path | None = None
@@ -90,9 +92,10 @@ def specs(options: SearchOptions) -> list[Spec]:
     if options.workers is not None:
         positive("workers", options.workers)
     writable(options.out)
-    bases = [preset(options.scenario, method) for method in options.methods]
+    bases = [preset(options.scenario, method, protocol=options.protocol) for method in options.methods]
     check_folder(options.out, bases, options.trials, options.select_on)
-    bases[0].scenario.holdout(HELD_OUT).deal(TRIAL_SEED)  # what only the images can tell
+    for base in bases:
+        base.scenario.holdout(HELD_OUT).deal(TRIAL_SEED)  # what only the images can tell
     return bases
 
 
