@@ -25,7 +25,8 @@ from engram.experiments.search import HELD_OUT, TRIAL_SEED, SelectOn, axes, chec
 from engram.experiments.search import search as run_search
 from engram.experiments.spec import Spec
 from engram.experiments.tuning import Tuned, tuned
-from engram.paper.presets import Protocol, label, preset
+from engram.paper.cells import Protocol
+from engram.paper.presets import label, preset
 from engram.report.sensitivity import sensitivity
 from engram.report.style import checked, save
 
@@ -45,7 +46,7 @@ class SearchOptions:
     select_on: SelectOn = "holdout"
     """What trials are scored on: a tenth of the training images, or the test images, as the paper did."""
     protocol: Protocol = "own"
-    """Of lwf, dgr and rtf: their own, or that of all other methods."""
+    """lwf, dgr, rtf: as their authors ran them, or in the protocol that all other methods have (common)."""
     out: Path = Path("runs/search")
     """Folder for the records; what is recorded there is not run again."""
     figure: Path | None = None
