@@ -20,7 +20,7 @@ from engram.paper.cells import TABLES, Cell, Protocol, cells, chosen, preset_nam
 from engram.paper.twin_cells import twin_cells
 from engram.paper.twins import Twin, known_twin, twins_of
 from engram.report.tables import print_cells, print_twins
-from engram.report.written import Format, show, written
+from engram.report.written import Format, as_text, show, written
 
 
 @dataclass
@@ -28,7 +28,7 @@ class CompareOptions:
     """Our numbers beside the published ones, from the records; runs nothing."""
 
     table: tyro.conf.Positional[str]
-    """table1 (the kinds, read off the data), table2, table3 or table4."""
+    """table1 (the kinds, read off the data), table2, table3 or table4; or claims, what the paper concludes."""
     rows: tuple[str, ...] = ()
     """Only these methods; a twin by its name, for example gem/one-slot."""
     columns: tuple[str, ...] = ()
@@ -50,7 +50,7 @@ class CompareOptions:
 def with_table(arguments: list[str]) -> list[str]:
     """The arguments, which begin with a table unless help is asked for."""
     if (not arguments or arguments[0].startswith("-")) and not {"-h", "--help"} & set(arguments):
-        raise WrongCallError(f"name a table first: table1, {', '.join(TABLES)}")
+        raise WrongCallError(f"name a table first: table1, {', '.join(TABLES)}, claims")
     return arguments
 
 
@@ -60,6 +60,8 @@ def compare(arguments: list[str]) -> int:
     form: Format = "json" if options.json else options.format
     if options.table == "table1":
         return compare_table1(form)
+    if options.table == "claims":
+        return compare_claims(form, options.results, options.out)
     try:
         table = table_name(options.table)
         rows, asked = rows_and_twins(table, options.rows, options.twins)
@@ -78,6 +80,25 @@ def compare(arguments: list[str]) -> int:
         show(table, found, twins, runs, OUT)
     else:
         put(written(form, table, found, twins, runs), options.out)
+    return 0
+
+
+def compare_claims(form: Format, folder: Path, out: Path | None) -> int:
+    """What the paper concludes, tested in print and in our records."""
+    if form == "latex":
+        raise WrongCallError("format latex is not there for claims; choose from text, markdown, json")
+    from engram.paper.claim_tests import results
+    from engram.report.claims import markdown_claims, print_claims
+
+    found = results(all_records(folder))
+    if form == "text" and out is None:
+        print_claims(found, OUT)
+    elif form == "json":
+        put(json.dumps([result.to_json() for result in found]) + "\n", out)
+    elif form == "markdown":
+        put(markdown_claims(found), out)
+    else:
+        put(as_text(lambda console: print_claims(found, console)), out)
     return 0
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Literal
 
 from rich.console import Console
@@ -25,9 +25,7 @@ def written(form: Format, table: str, cells: Sequence[Cell], twins: Sequence[Twi
     if form == "json":
         return json.dumps([cell.to_json() for cell in (*cells, *twins)]) + "\n"
     if form == "text":
-        page = io.StringIO()
-        show(table, cells, twins, runs, Console(file=page, width=150, highlight=False))
-        return page.getvalue()
+        return as_text(lambda console: show(table, cells, twins, runs, console))
     return {"markdown": markdown, "latex": latex}[form](table, cells, twins, footer(table, cells, runs))
 
 
@@ -39,3 +37,10 @@ def show(
         print_cells(table, cells, console, footer(table, cells, runs))
     if twins:
         print_twins(twins, console)
+
+
+def as_text(shown: Callable[[Console], None]) -> str:
+    """What a wide terminal would show, without its colours."""
+    page = io.StringIO()
+    shown(Console(file=page, width=150, highlight=False))
+    return page.getvalue()

@@ -50,7 +50,15 @@ def test_the_version_is_the_package_s(engram: Engram) -> None:
 
 
 @pytest.mark.parametrize(
-    "call", [["--help"], ["ls", "tables"], ["compare", "table2"], ["compare", "table2", "--json"], ["bogus"]]
+    "call",
+    [
+        ["--help"],
+        ["ls", "tables"],
+        ["compare", "table2"],
+        ["compare", "table2", "--json"],
+        ["compare", "claims"],
+        ["bogus"],
+    ],
 )
 def test_torch_is_not_imported(call: list[str], work: Path) -> None:
     code = (

@@ -51,6 +51,7 @@ def test_json_has_45_cells_and_twins_only_where_asked_for(engram: Engram, work: 
         (["reproduce", "table2", "--rows", "gem/oneslot"], "did you mean gem/one-slot?"),
         (["reproduce", "table2", "--rows", "ewc/one-slot"], "choose from gem/textbook"),
         (["compare", "table1", "--format", "latex"], "choose from text, json"),
+        (["compare", "claims", "--format", "latex"], "choose from text, markdown, json"),
         (["compare", "table2", "--out", "/dev/null/x.md"], "nothing can be written"),
     ],
 )
@@ -81,3 +82,20 @@ def test_reproduce_runs_the_twins_that_are_asked_for(engram: Engram, work: Path,
     asked.clear()
     engram("reproduce", "table2", "--skip", "gem", "--twins", "--columns", "class")
     assert len(asked) == 14 + 2  # no gem, no twin of it
+
+
+def test_claims_are_compared_in_every_format(engram: Engram, work: Path) -> None:
+    add("split-mnist/domain adagrad", 58.0, 58.1, 58.2)
+    add("split-mnist/domain si", 66.0, 66.2, 66.1)
+    found = engram("compare", "claims", "--json").json
+    assert [claim["claim"] for claim in found] == list(range(1, 11))
+    (part,) = [p for p in found[0]["parts"] if p["text"] == "table2 domain: adagrad − si above −2"]
+    assert part["ours"]["difference"] == pytest.approx(-8.0)
+    assert (part["ours"]["outcome"], found[0]["ours"], found[0]["print"]) == ("fails", "fails", "fails")
+    shown = engram("compare", "claims").out
+    assert "table2 domain: adagrad − si above −2: print fails, −6.68" in shown
+    assert "ours fails, −8.00" in shown
+    engram("compare", "claims", "--format", "markdown", "--out", "claims.md")
+    page = Path("claims.md").read_text()
+    assert page.count("### ") == 10
+    assert "| table2 domain: adagrad − si above −2 | fails, −6.68 (" in page

@@ -1,0 +1,82 @@
+"""The paper's claims, in print and in our records: for a terminal, and as Markdown."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from engram.experiments.statistics import ALPHA
+from engram.paper.cells import BAND_WITHOUT_SPREAD
+from engram.paper.claim_tests import Judged, Result, Side
+from engram.paper.claims import MARGIN, MUCH
+
+SIDES: tuple[Side, Side] = ("print", "ours")
+COLOURS = {"holds": "green", "fails": "red", "undecided": "dim"}
+HOW = (
+    f"A comparison is decided where its p is below {ALPHA:g} after Holm's correction over its claim: in print by "
+    "Welch's test, of ours over common seeds. Where there is no spread, numbers must be "
+    f"{BAND_WITHOUT_SPREAD:g} points apart. About as good is within {MARGIN:g} points, much better is by more than "
+    f"{MUCH:g}. A claim fails where one of its comparisons is shown to be otherwise, and holds where all (6 and 7: "
+    "where more than half) are shown."
+)
+NAMED = 6
+"""Settings without records that a terminal names a claim."""
+
+
+def print_claims(results: Sequence[Result], console: Console) -> None:
+    """Each claim with its outcomes; below, the comparisons that are shown to be otherwise."""
+    view = Table(show_lines=True)
+    view.add_column("claim")
+    for side in SIDES:
+        view.add_column(side, no_wrap=True)
+    for result in results:
+        cells = [f"[{COLOURS[result.outcome(s)]}]{result.outcome(s)}[/]\n[dim]{counts(result, s)}[/]" for s in SIDES]
+        view.add_row(f"{result.claim.number}. {escape(result.claim.text)}", *cells)
+    console.print(view)
+    console.print(f"[dim]hold / fail / undecided. {escape(HOW)}[/]")
+    for result in results:
+        parts = list(zip(result.claim.parts, result.print, result.ours, strict=True))
+        otherwise = [part for part in parts if "fails" in (part[1].outcome, part[2].outcome)]
+        if otherwise:
+            console.print(f"{result.claim.number}. shown to be otherwise:")
+        for part, in_print, ours in otherwise:
+            console.print(f"   {escape(part.text)}: print {says(in_print)}; ours {says(ours)}")
+        missing = sorted({label for one in result.ours for label in one.missing})
+        if missing:
+            more = f" and {len(missing) - NAMED} more (--json names all)" if len(missing) > NAMED else ""
+            console.print(f"[dim]{result.claim.number}. missing: {escape(', '.join(missing[:NAMED]))}{more}[/]")
+
+
+def markdown_claims(results: Sequence[Result]) -> str:
+    """Each claim with all its comparisons."""
+    lines = [HOW, ""]
+    for result in results:
+        lines += [
+            f"### {result.claim.number}. {result.claim.text}",
+            "",
+            f"Print: **{result.outcome('print')}** ({counts(result, 'print')}). "
+            f"Ours: **{result.outcome('ours')}** ({counts(result, 'ours')}). Hold / fail / undecided.",
+            "",
+            "| comparison | print | ours |",
+            "| --- | --- | --- |",
+        ]
+        for part, in_print, ours in zip(result.claim.parts, result.print, result.ours, strict=True):
+            lines.append(f"| {part.text} | {says(in_print)} | {says(ours)} |")
+        lines.append("")
+    return "\n".join(lines)
+
+
+def counts(result: Result, side: Side) -> str:
+    outcomes = [one.outcome for one in (result.print if side == "print" else result.ours)]
+    return " / ".join(str(outcomes.count(word)) for word in ("holds", "fails", "undecided"))
+
+
+def says(one: Judged) -> str:
+    """`holds, +8.67 (p 0.00028, Welch, n = 10)`."""
+    if one.difference is None:
+        return f"{one.outcome}, missing"
+    p = "".join(f"p {p:.2g}, " for p in one.p)
+    return f"{one.outcome}, {one.difference:+.2f} ({p}{one.test}, n = {one.n})".replace("-", "−")
