@@ -9,14 +9,13 @@ from helpers import blobs
 
 import engram as eg
 from engram.experiments.engines import Job
-from engram.experiments.records import append, read
-from engram.experiments.run import record_of, run_spec
+from engram.experiments.records import Record, append, read
+from engram.experiments.run import run_spec
 from engram.experiments.search import TRIAL_SEED, Axis, at, axes, check_folder, grid, search, trial_jobs
 from engram.experiments.spec import Spec
 from engram.experiments.tuning import best, tuned
 from engram.learning.combine import combine
 from engram.learning.method import Each, Log
-from engram.learning.train import Outcome
 from engram.methods import methods
 
 TRAINING = eg.Training(epochs=2, batch=16)
@@ -34,14 +33,30 @@ def base(images, method, **training) -> Spec:
     return Spec(eg.split(images, kind="domain"), method, NET, values)
 
 
-def runner(out):
-    """As `run_jobs`, in this process."""
+def runner(out, before=lambda job: None):
+    """As `run_jobs`, in this process; `before` is called with each run."""
 
-    def run(jobs):
+    def run(jobs: list[Job]):
+        path = out / "records.jsonl"
+        known = {record.key: record for record in read(path)}
         for job in jobs:
-            yield job, run_spec(job.spec, out, search=job.search)
+            before(job)
+            record = known.get(job.spec.key)
+            if record is None:
+                record = run_spec(job.spec)
+                record.search = job.search
+                append(path, record)
+            else:
+                record.reused = True
+            yield job, record
 
     return run
+
+
+def trial(status: str, point: dict, accuracy: float | None = None) -> Record:
+    return Record(
+        "k", "split-own/domain", "l2", TRIAL_SEED, {}, status, average_accuracy=accuracy, search={"point": point}
+    )
 
 
 # The grid
@@ -200,30 +215,24 @@ def test_a_trial_that_diverges_ranks_last_and_a_method_of_none_else_has_no_winne
     assert (one.unfinished, one.worst, one.median) == (2, None, None)
     assert one.best is not None
     assert one.point == {"scale": 1.0}
-    worse = Wild()
-    worse.loss = lambda learner, batch: learner.loss(batch) * float("inf")
-    done = [record_of(base(images, worse), Outcome(status="diverged"), None, {"point": {"scale": 1.0}})]
-    assert best(done) is None
+    assert best([trial("diverged", {"coef": 1.0}), trial("failed", {"coef": 2.0})]) is None
 
 
-def test_of_equal_trials_the_middle_one_wins(images):
-    def trial(coef, accuracy):
-        outcome = Outcome(accuracy=[[accuracy], [accuracy, accuracy]], pooled_accuracy=accuracy)
-        return record_of(base(images, eg.L2(coef)), outcome, None, {"point": {"coef": coef}})
-
-    found = [trial(10.0, 90), trial(0.1, 90), trial(1.0, 90), trial(100.0, 80), trial(0.01, 70)]
+def test_of_equal_trials_the_middle_one_wins():
+    values = {10.0: 90, 0.1: 90, 1.0: 90, 100.0: 80, 0.01: 70}
+    found = [trial("done", {"coef": coef}, accuracy) for coef, accuracy in values.items()]
     assert best(found).search["point"] == {"coef": 1.0}
-    assert best([*found, trial(1000.0, 90.5)]).search["point"] == {"coef": 1000.0}
+    assert best([*found, trial("done", {"coef": 1000.0}, 90.5)]).search["point"] == {"coef": 1000.0}
     assert best([]) is None
 
 
 def test_a_retry_is_the_same_trial(images, tmp_path):
-    spec = trial_jobs(base(images, eg.SGD()), 2, "holdout")[0]
-    path = tmp_path / "records.jsonl"
-    append(path, record_of(spec.spec, Outcome(status="failed"), None, spec.search))
-    record = run_spec(spec.spec, tmp_path, search=spec.search)
-    (one,) = tuned(read(path))
-    assert (one.trials.runs, one.trials.steps, one.unfinished) == (1, record.steps, 0)
+    (job, *_) = trial_jobs(base(images, eg.SGD()), 2, "holdout")
+    ((_, record),) = runner(tmp_path)([job])
+    died = replace(record, status="failed", steps=0, accuracy=[], average_accuracy=None)
+    for records in ([died, record], [record, died], [died, died, record]):
+        (one,) = tuned(records)
+        assert (one.trials.runs, one.trials.steps, one.unfinished) == (1, 20, 0)
 
 
 # Test images
@@ -243,18 +252,16 @@ def test_test_images_are_read_in_the_last_stage_only(images, tmp_path, monkeypat
     _ = watched.fingerprint
     reads.clear()
 
-    def run(jobs: list[Job]):
+    def note(job: Job) -> None:
         nonlocal stage
-        for job in jobs:
-            stage = job.search["stage"]
-            yield job, run_spec(job.spec, tmp_path, search=job.search)
+        stage = job.search["stage"]
 
     bases = [base(watched, method) for method in (eg.SGD(), eg.EWC(), eg.Rehearsal(capacity=20))]
-    done = list(search(bases, run, trials=3, seeds=range(2)))
+    done = list(search(bases, runner(tmp_path / "a", note), trials=3, seeds=range(2)))
     assert [record.status for _, record in done] == ["done"] * (9 + 6)
     assert set(reads) == {"final"}
     reads.clear()
-    list(search(bases, run, trials=2, seeds=range(1), select_on="test"))
+    list(search(bases, runner(tmp_path / "b", note), trials=2, seeds=range(1), select_on="test"))
     assert set(reads) == {"trial", "final"}  # the watch sees a read where there is one
 
 
