@@ -32,6 +32,7 @@ from engram.experiments import records
 from engram.experiments.engines import Job, run_jobs
 from engram.experiments.records import Record
 from engram.experiments.spec import Spec, from_json
+from engram.experiments.track import Tracking
 from engram.learning import metrics
 from engram.learning.train import Progress as Where
 from engram.methods import methods
@@ -78,6 +79,8 @@ class RunOptions:
     """Folder for records and checkpoints; what is recorded there is not run again."""
     json: bool = False
     """Print records as JSON, one a line."""
+    track: tuple[Literal["tensorboard", "mlflow", "wandb"], ...] = ()
+    """Also write to these trackers, into the folder --out; nothing is sent anywhere. Needs engram[track]."""
     dry_run: bool = False
     """Say what would be run and what it costs, and run nothing."""
 
@@ -114,13 +117,15 @@ def run(arguments: list[str]) -> int:
             flags = [replace(f, default=own.value, source=own.source) if f.name == "lr" else f for f in flags]
         spec = fitted(spec, options)
         seeds = seeds_of(options)
+        tracking = Tracking(options.track, options.out)
         spec.scenario.deal(seeds[0])  # what only the images can tell
     except ValueError as error:
         raise WrongCallError(str(error)) from error
     say_changes(name, method_name, protocol)
     if options.dry_run:
         return dry_run(spec, flags, options, seeds)
-    return run_all([replace(spec, seed=seed) for seed in seeds], options.out, options.json, options.workers)
+    specs = [replace(spec, seed=seed) for seed in seeds]
+    return run_all(specs, options.out, options.json, options.workers, tracking)
 
 
 def say_changes(name: Name, method: str, protocol: Protocol) -> None:
@@ -156,8 +161,11 @@ def run_again(arguments: list[str]) -> int:
     return run_all([spec], options.out, options.json)
 
 
-def run_all(specs: list[Spec], out: Path, as_json: bool, workers: int | None = None) -> int:
+def run_all(
+    specs: list[Spec], out: Path, as_json: bool, workers: int | None = None, tracking: Tracking | None = None
+) -> int:
     """Runs the specs and says what came of them."""
+    tracking = tracking or Tracking((), out)
     writable(out)
     first = specs[0]
     tasks = first.scenario.deal(first.seed)
@@ -168,9 +176,11 @@ def run_all(specs: list[Spec], out: Path, as_json: bool, workers: int | None = N
         + ("; the published setting" if preset_label else "; not a published setting"),
     )
     done = []
-    with progress() as watch:
-        for _, record in run_jobs([Job(spec, preset_label) for spec in specs], out, workers=workers, watch=watch):
+    jobs = [Job(spec, preset_label) for spec in specs]
+    with progress() as show:
+        for _, record in run_jobs(jobs, out, workers=workers, watch=tracking.watching(show)):
             done.append(record)
+            tracking.finish(record)
             if as_json:
                 print(record.to_json(), flush=True)
             else:
