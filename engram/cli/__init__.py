@@ -11,6 +11,8 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "reproduce": ("tables", "make the runs of a published table that are not recorded yet"),
     "compare": ("tables", "our numbers beside the published ones, with verdicts, from the records"),
     "figure": ("figure", "pictures for papers: accuracy matrices, curves, bars, memory, the kinds of scenario"),
+    "report": ("report", "the records as one HTML page: tables against print, every run behind every cell"),
+    "serve": ("report", "the same page while a sweep runs, on this machine only"),
     "describe": ("look", "a scenario's tasks, its kind as read off the data, the floor that forgetting leaves"),
     "ls": ("look", "methods, scenarios, datasets or tables"),
     "data": ("look", "fetch image sets, and say where they are"),

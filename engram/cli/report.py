@@ -1,0 +1,120 @@
+"""`engram report` and `engram serve`: the records as a page."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import tyro
+from rich.markup import escape
+
+from engram.cli import WrongCallError
+from engram.cli.options import parse
+from engram.cli.screen import ERR, writable
+from engram.experiments import records
+from engram.report.page.assemble import assemble
+from engram.report.page.html import html
+
+PNG = b"\x89PNG\r\n\x1a\n"
+
+
+@dataclass
+class PageOptions:
+    """What goes into the page."""
+
+    records: tyro.conf.Positional[tuple[Path, ...]] = ()
+    """Record files, or folders with some (*.jsonl); where none are named, all in --results."""
+    results: Path = Path("results")
+    """Folder with the records."""
+    samples: Path | None = None
+    """Folder with samples of generative methods, KEY-task-N.png, as `engram run --samples` saves them."""
+
+
+@dataclass
+class ReportOptions(PageOptions):
+    """All records as one HTML file that opens from disk: tables against print, every run behind every cell."""
+
+    out: Path = Path("report.html")
+    """The file."""
+
+
+@dataclass
+class ServeOptions(PageOptions):
+    """The page of `engram report` while a sweep runs: for this machine only, and it cannot change anything."""
+
+    port: int = 0
+    """Port on 127.0.0.1; 0 takes a free one."""
+
+
+def report(arguments: list[str]) -> int:
+    """The command."""
+    options = parse(ReportOptions, arguments, "engram report")
+    check(options)
+    files = record_files(options)
+    if not files:
+        raise WrongCallError(f"no records in {options.results}: name files, or a folder with some by --results")
+    writable(options.out.parent)
+    if options.out.is_dir():
+        raise WrongCallError(f"out {options.out} is a folder; name a file")
+    page = html(page_data(options, files))
+    options.out.write_text(page, encoding="utf-8")
+    ERR.print(f"{escape(str(options.out))}: {len(page.encode()) / 1e6:.1f} MB")
+    return 0
+
+
+def serve(arguments: list[str]) -> int:
+    """The command."""
+    from engram.report.page.server import Latest, Server
+
+    options = parse(ServeOptions, arguments, "engram serve")
+    check(options)
+    if not 0 <= options.port <= 65535:
+        raise WrongCallError(f"port {options.port} is out of range; give 0 to 65535")
+    try:
+        server = Server(Latest(partial(record_files, options), partial(page_data, options)), options.port)
+    except OSError as error:
+        raise WrongCallError(f"port {options.port} cannot be had: {error.strerror}") from error
+    print(server.address, flush=True)
+    ERR.print("Ctrl-C ends it")
+    with server:
+        try:
+            server.serve_forever()
+        except KeyboardInterrupt:
+            ERR.print()
+    return 0
+
+
+def check(options: PageOptions) -> None:
+    """Refuses what is not there; the folder of --results may come later."""
+    for path in options.records:
+        if not path.exists():
+            raise WrongCallError(f"records {path} do not exist; name a file or a folder")
+    if options.samples is not None and not options.samples.is_dir():
+        raise WrongCallError(f"samples {options.samples} is not a folder")
+
+
+def record_files(options: PageOptions) -> list[Path]:
+    """The files to read now."""
+    named = options.records or (options.results,)
+    return [file for path in named for file in (sorted(path.glob("*.jsonl")) if path.is_dir() else [path])]
+
+
+def page_data(options: PageOptions, files: Sequence[Path]) -> dict[str, Any]:
+    found = assemble([record for file in files for record in records.read(file, ERR.print)], pictures(options.samples))
+    return {**found, "sources": ", ".join(map(str, files)) or "no file"}
+
+
+def pictures(folder: Path | None) -> dict[str, str]:
+    """The PNG files of a folder as data URIs, by their names."""
+    found = {}
+    for file in sorted(folder.glob("*.png")) if folder else []:
+        content = file.read_bytes()
+        if content.startswith(PNG):
+            found[file.stem] = "data:image/png;base64," + base64.b64encode(content).decode()
+        else:
+            ERR.print(f"{escape(str(file))} is not a PNG file, left out")
+    return found

@@ -1,0 +1,158 @@
+"""All that the page shows, as plain data: tables against print, settings with their runs, curves, ledgers."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import engram
+from engram.experiments.records import Record
+from engram.learning import metrics
+from engram.paper.cells import TABLES, band, cells, preset_name
+from engram.report.page.command import command
+from engram.report.page.settings import METRICS, Setting, differences, gather, sensitivities, sound
+from engram.report.tables import TITLES
+
+FAMILIES = {
+    "plain": ("adam", "sgd", "adagrad"),
+    "penalty": ("l2", "ewc", "online-ewc", "si", "mas"),
+    "distillation": ("lwf",),
+    "rehearsal": ("rehearsal", "rehearsal-c"),
+    "gradient memory": ("gem", "gem-textbook"),
+    "generative": ("dgr", "rtf"),
+    "offline": ("offline",),
+}
+"""Kinds of methods, which share a colour; all others are `own or combined`."""
+HERE = ("peak_mb", "resumed_after_task")
+"""Of a run's environment: what belongs to the run rather than to the machine."""
+
+
+def family(method: str) -> str:
+    return next((name for name, members in FAMILIES.items() if method in members), "own or combined")
+
+
+def assemble(records: Sequence[Record], samples: Mapping[str, str] | None = None) -> dict[str, Any]:
+    """The data of the page; `samples` are pictures as data URIs by name."""
+    usable = [record for record in records if sound(record)]
+    settings = gather(usable)
+    environments: list[dict[str, Any]] = []
+    named = {setting.label: setting for setting in settings if setting.label}
+    apart = differences(settings)
+    offline = {
+        str(setting.spec.get("scenario")): {run.seed: run.accuracy[-1] for run in setting.done if run.accuracy}
+        for setting in settings
+        if setting.method == "offline"
+    }
+    described = {
+        setting.id: {
+            "scenario": setting.scenario,
+            "method": setting.method,
+            "title": TITLES.get(setting.method, setting.method),
+            "family": family(setting.method),
+            "label": setting.label,
+            "apart": apart[setting.id],
+            "command": command(setting, named.get(f"{setting.scenario} {setting.method}")),
+            "spec": json.dumps(setting.spec),  # as text: to be copied, not rounded
+            "mean": setting.mean,
+            "std": setting.std,
+            "kept": setting.kept,
+            "memory": setting.done[0].memory if setting.done else {},
+            "runs": [
+                run_of(run, offline.get(str(setting.spec.get("scenario")), {}).get(run.seed), environments)
+                for run in setting.runs
+            ],
+        }
+        for setting in settings
+    }
+    tables = [table_of(name, usable, named) for name in TABLES]
+    in_print = {cell["setting"] for table in tables for row in table["rows"] for cell in row["cells"]}
+    found: dict[str, Any] = tidy(
+        {
+            "version": engram.__version__,
+            "records": len(usable),
+            "skipped": len(records) - len(usable),
+            "tables": [table for table in tables if any(c["setting"] for r in table["rows"] for c in r["cells"])],
+            "settings": described,
+            "own": [setting.id for setting in settings if setting.id not in in_print],
+            "sensitivities": sensitivities(settings),
+            "environments": environments,
+            "samples": pictures(samples or {}, settings),
+        }
+    )
+    return found
+
+
+def run_of(run: Record, offline: list[float] | None, environments: list[dict[str, Any]]) -> dict[str, Any]:
+    """One run, as small as it goes; the environment is kept once."""
+    machine = {name: value for name, value in run.environment.items() if name not in HERE}
+    if machine not in environments:
+        environments.append(machine)
+    whole = run.status == "done" and offline is not None and len(run.accuracy) == len(offline)
+    found = {
+        "seed": run.seed,
+        "key": run.key,
+        "status": run.status,
+        **{name: getattr(run, name) for name in METRICS},
+        "intransigence": metrics.intransigence(run.accuracy, offline) if whole and offline else None,
+        "steps": run.steps,
+        "seconds": run.seconds,
+        "peak_mb": run.environment.get("peak_mb"),
+        "resumed": run.environment.get("resumed_after_task"),
+        "environment": environments.index(machine),
+        "accuracy": run.accuracy,
+        "curve": [[at.get(name) for name in ("step", "task", "current", "first")] for at in run.curve],
+        "error": run.error,
+    }
+    return {name: value for name, value in found.items() if value not in (None, [], "")}
+
+
+def table_of(name: str, records: Sequence[Record], named: Mapping[str | None, Setting]) -> dict[str, Any]:
+    """A published table: rows of cells in print's order, each with the setting whose runs it is made of."""
+    rows: dict[str, list[dict[str, Any]]] = {}
+    for cell in cells(name, records):
+        setting = named.get(preset_name(name, cell.row, cell.column))
+        values = list(setting.accuracies.values()) if setting else []
+        rows.setdefault(cell.row, []).append(
+            {
+                **cell.to_json(),
+                "band": band(cell.row, cell.paper_std, values),
+                "setting": setting.id if setting else None,
+            }
+        )
+    title, columns = TABLES[name]
+    return {
+        "name": name,
+        "title": title,
+        "head": "method",
+        "columns": [{"name": column, "scenario": scenario} for column, scenario in columns.items()],
+        "rows": [{"name": row, "title": TITLES.get(row, row), "cells": found} for row, found in rows.items()],
+    }
+
+
+def pictures(samples: Mapping[str, str], settings: Sequence[Setting]) -> list[dict[str, Any]]:
+    """Samples with the setting and seed whose key their names begin with: `KEY-task-3`."""
+    keys = {run.key: (setting.id, run.seed) for setting in settings for run in setting.runs}
+    found = []
+    for name, uri in samples.items():
+        key, _, task = name.partition("-task-")
+        setting, seed = keys.get(key, (None, None))
+        found.append({"name": name, "uri": uri, "setting": setting, "seed": seed, "task": task})
+    return found
+
+
+def tidy(value: Any) -> Any:
+    """As JSON that every browser reads, and short: no NaN, four decimals."""
+    if isinstance(value, dict):
+        return {str(name): tidy(v) for name, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [tidy(v) for v in value]
+    if isinstance(value, float):
+        return rounded(value) if math.isfinite(value) else None
+    return value
+
+
+def rounded(value: float) -> float:
+    """Four decimals, or four digits where that is less than nothing: 1e-05 stays."""
+    return round(value, 4) if abs(value) >= 0.1 else float(f"{value:.4g}")

@@ -1,0 +1,128 @@
+// The published tables: ours, print, the verdict, and how far they are apart.
+
+const SIGNS = { agrees: "✓", higher: "↑", lower: "↓", missing: "·" };
+const MEANING = {
+  agrees: "agrees with print", higher: "higher than print", lower: "lower than print", missing: "no runs yet",
+};
+
+const cellsOf = table => table.rows.flatMap(row => row.cells);
+const printed = cell => percent(cell.paper) + (there(cell.paper_std) ? ` ± ${percent(cell.paper_std)}` : "");
+const numbered = name => name.replace("table", "Table ");
+
+function tablesSection() {
+  const box = el("div", {}), shape = table => ["pair", "pair uneven"][table.columns.length - 3] ?? "";
+  const draw = () => box.replaceChildren(...data.tables.map(table =>
+    el("div", { class: `card ${shape(table)}` }, printTable(table), agreement(table))));
+  const verdicts = Object.keys(SIGNS).map(verdict => {
+    const cells = data.tables.flatMap(cellsOf).filter(cell => cell.verdict === verdict);
+    const button = el("button", {
+      type: "button", "aria-pressed": state.verdicts.has(verdict), "data-focus": `verdict ${verdict}`,
+      onclick: () => {
+        if (!state.verdicts.delete(verdict)) state.verdicts.add(verdict);
+        button.setAttribute("aria-pressed", state.verdicts.has(verdict));
+        draw();
+      },
+    }, `${SIGNS[verdict]} ${verdict} ${cells.length}`);
+    return button;
+  });
+  const telling = el("input", {
+    type: "checkbox", checked: state.telling, "data-focus": "telling",
+    onchange: () => { state.telling = telling.checked; draw(); },
+  });
+  const methods = unique(data.tables.flatMap(table => Object.values(table.tests ?? {}).flatMap(Object.keys)));
+  const against = picker("* differs from", "against", [...methods.map(name => [name, name]), ["", "none"]], draw);
+  redraws.push(draw);
+  draw();
+  return [
+    el("p", { class: "quiet" }, "Average accuracy over all tasks after the last, in percent; ± is the population ",
+      "deviation over the runs. A cell is telling where print differs from Adam's by more than the band within ",
+      "which cells agree: only those can show that a method works. Open a cell for its runs."),
+    el("div", { class: "tools" }, searchField("Filter methods", "print", draw), verdicts,
+      el("label", {}, telling, "telling only"), methods.length ? against : null),
+    box,
+  ];
+}
+
+function printTable(table) {
+  const passes = cell => state.verdicts.has(cell.verdict) && (!state.telling || cell.telling);
+  const rows = table.rows.filter(row => matches("print", row.name, row.title) && row.cells.some(passes));
+  return grid({
+    id: table.name,
+    caption: [`${numbered(table.name)}: ${table.title} `, el("span", { class: "quiet small" }, tally(table))],
+    columns: [table.head, ...table.columns.map(column => column.name)].map(title => ({ title })),
+    rows: rows.map(row => ({
+      id: row.name, head: row.title, sort: row.title,
+      cells: row.cells.map(cell => ({
+        sort: cell.ours,
+        look: `cell ${cell.verdict}${passes(cell) ? "" : " aside"}`,
+        label: spoken(row, cell, differs(table, cell)),
+        open: () => openCell(table, row, cell),
+        content: cellContent(cell, differs(table, cell)),
+      })),
+    })),
+  });
+}
+
+function cellContent(cell, star) {
+  const mark = el("span", { class: "mark" }, SIGNS[cell.verdict]);
+  const print = el("span", { class: "print" }, el("span", { class: "wordy" }, "print "), printed(cell));
+  if (!there(cell.ours)) return [mark, el("span", { class: "ours" }, "no runs"), print];
+  return [mark, el("span", { class: "ours" }, percent(cell.ours)), el("sup", {}, star ? "*" : ""),
+    el("span", { class: "spread quiet" }, cell.n > 1 ? `± ${percent(cell.std)}` : "one run"), print];
+}
+
+function spoken(row, cell, star) {
+  const around = cell.n > 1 ? ` plus or minus ${percent(cell.std)}` : "";
+  const ours = there(cell.ours) ? `${percent(cell.ours)}${around} of ${cell.n} runs` : "no runs";
+  return `${row.title}, ${cell.column}: ${ours}, print ${percent(cell.paper)}, ${MEANING[cell.verdict]}`
+    + (star ? `, differs from ${state.pick.against}` : "");
+}
+
+function tally(table) {
+  const number = verdict => cellsOf(table).filter(cell => cell.verdict === verdict).length;
+  const telling = cellsOf(table).filter(cell => cell.telling && cell.verdict !== "missing");
+  return `${number("agrees")} agree, ${number("higher")} higher, ${number("lower")} lower, ${number("missing")} missing; `
+    + `of ${telling.length} telling cells ${telling.filter(cell => cell.verdict === "agrees").length} agree`;
+}
+
+// Whether the paired test shows a difference from the method that was picked.
+function differs(table, cell) {
+  const test = table.tests?.[cell.column]?.[state.pick.against]?.[cell.row];
+  return test?.word === "higher" || test?.word === "lower";
+}
+
+// Every cell as a dot: its distance from print, in units of the band within which it agrees.
+function agreement(table) {
+  const rows = table.rows.filter(row => row.cells.some(cell => there(cell.ours)));
+  const cells = rows.flatMap(row => row.cells).filter(cell => there(cell.ours));
+  const away = cell => (cell.ours - cell.paper) / cell.band;
+  const edge = Math.min(4, Math.max(1.5, ...cells.map(cell => Math.abs(away(cell)))) * 1.08);
+  const draw = width => {
+    const pitch = 24, top = 6, floor = top + rows.length * pitch, left = Math.min(128, width * 0.36);
+    const x = { low: -edge, high: edge, label: "ours less print, in bands", text: value => signed(value, value % 1 ? 1 : 0) };
+    const axes = plot({ width, height: floor + 42, left, top, bottom: 42, x, y: { low: 0, high: 1, ticks: [] } });
+    axes.add(svg("rect", { class: "zone", x: axes.X(-1), width: axes.X(1) - axes.X(-1), y: top, height: floor - top }));
+    axes.add(between(axes.X(0), top, axes.X(0), floor, "line thin s6 dash"));
+    rows.forEach((row, i) => {
+      const y = top + (i + 0.5) * pitch, name = fitted(row.title.replace(/ \(.*/, ""), left - 10);
+      axes.add(svg("text", { x: left - 8, y: y + 4, "text-anchor": "end" }, name));
+      row.cells.forEach((cell, k) => {
+        if (!there(cell.ours)) return;
+        const cx = axes.X(Math.max(-edge, Math.min(edge, away(cell)))), cy = y + (k - (row.cells.length - 1) / 2) * 4.5;
+        axes.add(svg("circle", { class: cell.telling ? `f${k}` : `ring s${k}`, cx, cy, r: cell.telling ? 4.5 : 4 },
+          hint(`${row.title}, ${cell.column}: ours ${percent(cell.ours)}, print ${percent(cell.paper)}, band ± ${percent(cell.band)}`)));
+      });
+    });
+    return axes.root;
+  };
+  return figure({
+    title: "Distance from print", draw,
+    describe: `Of ${cells.length} cells with runs ${cells.filter(cell => Math.abs(away(cell)) <= 1).length} lie within the band of agreement.`,
+    legend: [...table.columns.map((column, k) => [`dot f${k}`, column.name]), ["ring s6", "not telling"], ["box zone", "agrees"]],
+    head: [table.head, "column", "ours", "print", "band", "ours less print"],
+    rows: () => cells.map(cell => [cell.row, cell.column, percent(cell.ours), percent(cell.paper),
+      `± ${percent(cell.band)}`, signed(cell.ours - cell.paper)]),
+  });
+}
+
+const fitted = (text, width) => (text.length * 6.4 > width ? `${text.slice(0, Math.floor(width / 6.4) - 1)}…` : text);

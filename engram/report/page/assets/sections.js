@@ -1,0 +1,133 @@
+// Other parts of the page: runs outside the tables, claims, sensitivity, samples, environment.
+
+function ownSection() {
+  const box = el("div", { class: "card" });
+  const heads = ["setting", "scenario", "accuracy", "forgetting", "kept", "steps", "time", "runs"];
+  const draw = () => {
+    const chosen = data.own.filter(id => {
+      const setting = data.settings[id];
+      return matches("own", titled(setting), setting.method, setting.scenario, setting.label ?? "");
+    });
+    box.replaceChildren(grid({
+      id: "own", caption: chosen.length === 1 ? "1 setting" : `${chosen.length} settings`,
+      columns: heads.map((title, i) => ({ title, left: i < 2 })), rows: chosen.map(ownRow),
+    }));
+  };
+  redraws.push(draw);
+  draw();
+  return [
+    el("p", { class: "quiet" }, "Settings that are no cell of a published table: other values, other scenarios, ",
+      "methods of your own."),
+    el("div", { class: "tools" }, searchField("Filter runs", "own", draw)), box,
+  ];
+}
+
+function ownRow(id) {
+  const setting = data.settings[id], runs = done(setting), of = name => mean(runs.map(run => run[name]));
+  const name = titled(setting), failed = setting.runs.length - runs.length;
+  const cell = (sort, content, look) => ({ sort, content, look, open: () => openSetting(id), label: `${name}: ${content}` });
+  const accuracies = runs.map(run => run.average_accuracy);
+  return {
+    id, head: name, sort: name,
+    cells: [
+      cell(setting.scenario, setting.scenario, "left"),
+      cell(setting.mean, runs.length ? percent(setting.mean) + spread(accuracies) : setting.runs[0].status),
+      cell(of("forgetting"), percent(of("forgetting"))),
+      cell(setting.kept, bytes(setting.kept)),
+      cell(of("steps"), runs.length ? count(Math.round(of("steps"))) : "–"),
+      cell(of("seconds"), duration(of("seconds"))),
+      cell(setting.runs.length, failed ? `${runs.length}, ${failed} failed` : String(runs.length)),
+    ],
+  };
+}
+
+function sensitivitySection() {
+  const scenarios = unique(data.sensitivities.map(curve => curve.scenario)), box = el("div", { class: "several" });
+  const draw = () => box.replaceChildren(...data.sensitivities.filter(curve => curve.scenario === state.pick.sensitivity)
+    .map(curve => el("div", { class: "card" }, sensitivity(curve))));
+  const pick = picker("Scenario", "sensitivity", scenarios.map(name => [name, name]), draw);
+  draw();
+  return [
+    el("p", { class: "quiet" }, "Settings that differ in one value only: average accuracy against that value; ",
+      "bars are one deviation, a filled dot is the published setting."),
+    el("div", { class: "tools" }, pick), box,
+  ];
+}
+
+function sensitivity(curve) {
+  const points = curve.points.map(([value, id]) => ({ value, id, setting: data.settings[id] }));
+  const first = points[0].value, last = points.at(-1).value, least = points.find(point => point.value > 0)?.value ?? last;
+  const log = least < last && first >= 0 && last / least >= 8, zero = least / (last / least) ** 0.2;
+  const low = first > 0 ? least : zero, pad = (last - first) * 0.05;
+  const x = log
+    ? { log, low: low / 1.3, high: last * 1.3, ticks: first > 0 ? undefined : [zero, ...decades(least, last, 4)] }
+    : { low: first - pad, high: last + pad };
+  const draw = width => {
+    const text = value => (value === zero && first === 0 ? "0" : short(value));
+    const axes = plot({ width, height: 210, right: 20, x: { ...x, text, label: curve.field }, y: { low: 0, high: 100 } });
+    const at = ({ value, setting }) => [axes.X(log && value === 0 ? zero : value), axes.Y(setting.mean)];
+    const look = FAMILY[points[0].setting.family];
+    axes.add(svg("path", { class: `line s${look}`, d: path(points.map(at)) }));
+    for (const point of points) {
+      const { value, id, setting } = point, [px, py] = at(point), away = setting.std;
+      const [top, bottom] = [Math.min(100, setting.mean + away), Math.max(0, setting.mean - away)].map(axes.Y);
+      axes.add(between(px, top, px, bottom, `line thin s${look}`));
+      const said = `${curve.field} ${value}: ${percent(setting.mean)} of ${done(setting).length} runs`;
+      axes.add(openingDot(setting.label ? `f${look}` : `ring s${look}`, px, py, said, id));
+    }
+    return axes.root;
+  };
+  return figure({
+    title: `${points[0].setting.title}, ${curve.field}`, draw,
+    describe: `Average accuracy: ${points.map(({ value, setting }) => `${short(value)}: ${percent(setting.mean)}`).join("; ")}.`,
+    head: [curve.field, "average accuracy", "deviation", "runs"],
+    rows: () => points.map(({ value, setting }) =>
+      [String(value), percent(setting.mean), percent(setting.std), String(done(setting).length)]),
+  });
+}
+
+function claimsSection() {
+  const look = { holds: "agrees", fails: "lower" };
+  const found = (word, why) => el("td", { class: "wrap" }, el("span", { class: `word ${look[word] ?? "missing"}` }, word),
+    el("div", { class: "quiet small" }, why));
+  const head = ["claim", "on our runs", "in print"].map(text => el("th", { scope: "col", class: "left" }, text));
+  return [
+    el("p", { class: "quiet" }, "What the paper concludes, tested on our runs and on its own printed numbers."),
+    el("div", { class: "card" }, el("div", { class: "scroll" }, el("table", {}, el("thead", {}, el("tr", {}, head)),
+      el("tbody", {}, data.claims.map(claim => el("tr", {}, el("th", { scope: "row", class: "wrap" }, claim.title),
+        found(claim.ours, claim.ours_why), found(claim.print, claim.print_why))))))),
+  ];
+}
+
+function picture(sample) {
+  const setting = data.settings[sample.setting], safe = sample.uri.startsWith("data:image/png;base64,");
+  const text = setting ? `${titled(setting)}, ${setting.scenario}, seed ${sample.seed}, after task ${sample.task}` : sample.name;
+  return el("figure", {}, safe ? el("img", { src: sample.uri, alt: `Samples: ${text}` }) : null,
+    el("figcaption", { class: "small quiet" }, text));
+}
+
+function samplesSection() {
+  return [
+    el("p", { class: "quiet" }, "What generative methods draw of the tasks that they have seen."),
+    el("div", { class: "card pictures" }, data.samples.map(picture)),
+  ];
+}
+
+function environmentTable(indices) {
+  const runs = Object.values(data.settings).flatMap(setting => setting.runs);
+  const names = unique(indices.flatMap(i => Object.keys(data.environments[i])));
+  const text = (name, value) => {
+    if (!there(value)) return "–";
+    if (typeof value === "object") return Object.entries(value).map(pair => pair.join(" ")).join(", ");
+    return name === "commit" ? String(value).slice(0, 12) : String(value);
+  };
+  return plainTable(["", ...indices.map(i => `${runs.filter(run => run.environment === i).length} runs`)],
+    names.map(name => [name, ...indices.map(i => text(name, data.environments[i][name]))]));
+}
+
+function environmentSection() {
+  return [
+    el("p", { class: "quiet" }, "What made the records: code, versions, machine, and the content of the image sets."),
+    el("div", { class: "card" }, environmentTable([...data.environments.keys()])),
+  ];
+}

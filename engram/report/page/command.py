@@ -1,0 +1,42 @@
+"""The `engram run` call that repeats a setting, from its spec alone."""
+
+from __future__ import annotations
+
+import shlex
+from typing import Any
+
+from engram.report.page.settings import Setting, values
+
+USUAL = {"evaluation.mask": True, "evaluation.forward_transfer": False, "evaluation.evaluate_every": 0, "threads": 1,
+         "device": "cpu"}  # fmt: skip
+"""What every run has that is not told otherwise."""
+NAMED = ("scenario.make", "scenario.images", "scenario.kind")
+"""What the scenario's name says."""
+
+
+def command(setting: Setting, published: Setting | None) -> str:
+    """What to type: names, and what differs from the published setting, or every value where that is not at hand."""
+    words = ["engram", "run", setting.scenario, setting.method]
+    usual = (values(published) if published else {}) | USUAL
+    for name, value in values(setting).items():
+        if name in NAMED or name.endswith(".name") or (published is setting and name not in USUAL):
+            continue
+        off = value is False and name not in usual  # a switch that nobody has turned needs no word
+        if not off and value != usual.get(name, ...):
+            words += flag(name, value)
+    seeds = [run.seed for run in setting.runs]
+    if seeds != [0]:
+        words += ["--seeds", str(len(seeds))] if seeds == list(range(len(seeds))) else ["--seed", str(seeds[0])]
+    return " ".join(shlex.quote(word) for word in words)
+
+
+def flag(name: str, value: Any) -> list[str]:
+    """The words that set a value: `method.coef` as `--coef`, `method.si.coef` as `--si.coef`."""
+    group, _, field = name.partition(".")
+    word = (field or group).replace("_", "-")
+    if isinstance(value, bool):
+        return [f"--{word}" if value else f"--no-{word}"]
+    if isinstance(value, list):
+        inner = [v for part in value for v in (part if isinstance(part, list) else [part])]
+        return [f"--{word}", *map(str, inner)]
+    return [f"--{word}", "none" if value is None and field == "normalize" else str(value)]

@@ -1,0 +1,123 @@
+"""The page while a sweep runs: served to this machine alone, read-only, made anew when the record files change."""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from collections.abc import Callable, Sequence
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+from engram.report.page.html import html, json_text
+
+LOOPBACK = "127.0.0.1"
+HEADERS = {
+    "Cache-Control": "no-store",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+}
+
+
+class Latest:
+    """The page's data, made anew when a file has come, gone or grown."""
+
+    def __init__(self, files: Callable[[], Sequence[Path]], make: Callable[[Sequence[Path]], dict[str, Any]]) -> None:
+        self.files, self.make = files, make
+        self.lock = threading.Lock()
+        self.tag = ""
+        self.data: dict[str, Any] = {}
+
+    def read(self) -> tuple[str, dict[str, Any]]:
+        """(what names this state of the files, the data)."""
+        with self.lock:
+            files = self.files()
+            tag = tag_of(files)
+            if tag != self.tag:
+                self.tag, self.data = tag, {**self.make(files), "live": True, "tag": tag}
+            return self.tag, self.data
+
+
+def tag_of(files: Sequence[Path]) -> str:
+    """Changes when a file's name, size or time does."""
+    found = []
+    for file in files:
+        try:
+            found.append((str(file), file.stat().st_size, file.stat().st_mtime_ns))
+        except OSError:  # gone since it was listed
+            continue
+    return f'"{hashlib.sha256(repr(found).encode()).hexdigest()[:16]}"'
+
+
+class Handler(BaseHTTPRequestHandler):
+    """GET and HEAD of the page and of its data; nothing can be changed from outside."""
+
+    server: Server
+    protocol_version = "HTTP/1.1"
+    server_version = "engram"
+    sys_version = ""
+
+    def do_GET(self) -> None:
+        host = self.headers.get("Host", "")
+        if host not in self.server.hosts:  # another name that leads here: a page elsewhere would be reading along
+            self.answer(HTTPStatus.MISDIRECTED_REQUEST, "this server answers to its own address only\n")
+            return
+        path = self.path.partition("?")[0]
+        if path not in ("/", "/data.json"):
+            self.answer(HTTPStatus.NOT_FOUND, "there is / and /data.json\n")
+            return
+        tag, data = self.server.latest.read()
+        if path == "/":
+            self.answer(HTTPStatus.OK, html(data), "text/html", tag)
+        elif self.headers.get("If-None-Match") == tag:
+            self.answer(HTTPStatus.NOT_MODIFIED, "", "application/json", tag)
+        else:
+            self.answer(HTTPStatus.OK, json_text(data), "application/json", tag)
+
+    do_HEAD = do_GET
+
+    def refuse(self) -> None:
+        self.close_connection = True  # what was sent along is not read
+        self.answer(HTTPStatus.METHOD_NOT_ALLOWED, "this server is read-only\n")
+
+    do_POST = do_PUT = do_PATCH = do_DELETE = do_OPTIONS = do_TRACE = do_CONNECT = refuse
+
+    def answer(self, status: HTTPStatus, text: str, kind: str = "text/plain", tag: str = "") -> None:
+        body = text.encode()
+        self.send_response(status)
+        for name, value in HEADERS.items():
+            self.send_header(name, value)
+        if status == HTTPStatus.METHOD_NOT_ALLOWED:
+            self.send_header("Allow", "GET, HEAD")
+            self.send_header("Connection", "close")
+        if tag:
+            self.send_header("ETag", tag)
+        if status != HTTPStatus.NOT_MODIFIED:
+            self.send_header("Content-Type", f"{kind}; charset=utf-8")
+            self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        if self.command != "HEAD" and status != HTTPStatus.NOT_MODIFIED:
+            self.wfile.write(body)
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """A line a request would bury what matters."""
+
+
+class Server(ThreadingHTTPServer):
+    """On the loopback interface; port 0 takes a free one."""
+
+    daemon_threads = True
+
+    def __init__(self, latest: Latest, port: int = 0) -> None:
+        super().__init__((LOOPBACK, port), Handler)
+        self.latest = latest
+        self.hosts = {f"{name}:{self.server_port}" for name in (LOOPBACK, "localhost")}
+        if self.server_port == 80:
+            self.hosts |= {LOOPBACK, "localhost"}
+
+    @property
+    def address(self) -> str:
+        return f"http://{LOOPBACK}:{self.server_port}/"

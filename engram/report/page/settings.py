@@ -1,0 +1,182 @@
+"""Settings: records gathered by all of their spec but the seed, and what can be read off several of them."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import statistics
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from engram.experiments.records import Record
+
+METRICS = (
+    "average_accuracy", "average_incremental_accuracy", "forgetting", "backward_transfer", "forward_transfer",
+    "pooled_accuracy",
+)  # fmt: skip
+ASIDE = ("seed", "threads", "device", "evaluation.")
+"""What a setting's values do not depend on, or only in their last bits."""
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A scenario, a method and all other values, and its runs: one a seed."""
+
+    scenario: str
+    method: str
+    label: str | None
+    """The published setting that it is, where it is one."""
+    runs: tuple[Record, ...]
+
+    @property
+    def spec(self) -> dict[str, Any]:
+        return {name: value for name, value in self.runs[0].spec.items() if name != "seed"}
+
+    @property
+    def id(self) -> str:
+        """Names it, also after more runs have come."""
+        return self.label or hashlib.sha256(canonical(self.runs[0]).encode()).hexdigest()[:12]
+
+    @property
+    def done(self) -> list[Record]:
+        return [run for run in self.runs if run.status == "done" and run.average_accuracy is not None]
+
+    @property
+    def accuracies(self) -> dict[int, float]:
+        """Average accuracy by seed."""
+        return {run.seed: run.average_accuracy for run in self.done if run.average_accuracy is not None}
+
+    @property
+    def mean(self) -> float | None:
+        values = self.accuracies.values()
+        return statistics.fmean(values) if values else None
+
+    @property
+    def std(self) -> float | None:
+        """The population's, as in print."""
+        values = self.accuracies.values()
+        return statistics.pstdev(values) if values else None
+
+    @property
+    def kept(self) -> int | None:
+        """Bytes kept across a boundary."""
+        return sum(self.done[0].memory.get("kept", {}).values()) if self.done else None
+
+
+def sound(record: Record) -> bool:
+    """Whether a record holds what its names say; files are written by anyone."""
+    number = (int, float)
+    return (
+        all(isinstance(text, str) for text in (record.key, record.scenario, record.method, record.status))
+        and isinstance(record.seed, int)
+        and isinstance(record.spec, dict)
+        and isinstance(record.preset, str | None)
+        and isinstance(record.environment, dict)
+        and all(isinstance(getattr(record, name), (*number, type(None))) for name in METRICS)
+        and all(isinstance(value, number) for value in (record.steps, record.seconds))
+        and isinstance(record.accuracy, list)
+        and all(isinstance(row, list) and all(isinstance(a, number) for a in row) for row in record.accuracy)
+        and isinstance(record.curve, list)
+        and all(isinstance(at, dict) for at in record.curve)
+        and isinstance(record.memory, dict)
+        and all(
+            isinstance(parts, dict) and all(isinstance(size, int) for size in parts.values())
+            for parts in record.memory.values()
+        )
+    )
+
+
+def canonical(record: Record) -> str:
+    """Equal for the runs of one setting."""
+    spec = {name: value for name, value in record.spec.items() if name != "seed"}
+    return record.preset or json.dumps([record.scenario, record.method, spec], sort_keys=True)
+
+
+def gather(records: Iterable[Record]) -> list[Setting]:
+    """The settings in the order of their first records; a seed counts once, and a success stays."""
+    found: dict[str, dict[int, Record]] = {}
+    for record in records:
+        runs = found.setdefault(canonical(record), {})
+        if record.seed not in runs or runs[record.seed].status != "done":
+            runs[record.seed] = record
+    return [
+        Setting(
+            scenario=next(iter(runs.values())).scenario,
+            method=next(iter(runs.values())).method,
+            label=next(iter(runs.values())).preset,
+            runs=tuple(runs[seed] for seed in sorted(runs)),
+        )
+        for runs in found.values()
+    ]
+
+
+def values(setting: Setting) -> dict[str, Any]:
+    """The spec as one level: `method.coef`, `training.lr`; `si.coef` where methods are combined."""
+    flat: dict[str, Any] = {}
+    for group, fields in setting.spec.items():
+        if group == "method" and isinstance(fields, list):
+            for member in fields:
+                prefix = "method" if len(fields) == 1 else f"method.{member.get('name')}"
+                flat |= {f"{prefix}.{name}": value for name, value in member.items()}
+        elif isinstance(fields, dict):
+            flat |= {f"{group}.{name}": value for name, value in fields.items()}
+        else:
+            flat[group] = fields
+    return flat
+
+
+def differences(settings: Sequence[Setting]) -> dict[str, str]:
+    """What tells a setting from the others with its scenario and method, by its id: `capacity 50, lr 0.01`."""
+    families: dict[tuple[str, str], list[Setting]] = {}
+    for setting in settings:
+        families.setdefault((setting.scenario, setting.method), []).append(setting)
+    words = {}
+    for family in families.values():
+        flat = {setting.id: values(setting) for setting in family}
+        names = list(dict.fromkeys(name for fields in flat.values() for name in fields))
+        telling = [name for name in names if len({json.dumps(fields.get(name)) for fields in flat.values()}) > 1]
+        for setting in family:
+            parts = [f"{name.rpartition('.')[2]} {shown(flat[setting.id].get(name))}" for name in telling]
+            words[setting.id] = ", ".join(parts)
+    return words
+
+
+def shown(value: Any) -> str:
+    if isinstance(value, float):
+        return f"{value:g}"
+    return " ".join(shown(v) for v in value) if isinstance(value, list) else str(value)
+
+
+def sensitivities(settings: Sequence[Setting]) -> list[dict[str, Any]]:
+    """Settings that differ in one number only, as curves: where they are, and average accuracy against the number."""
+    families: dict[tuple[str, str], list[tuple[Setting, dict[str, Any]]]] = {}
+    for setting in settings:
+        if setting.done:
+            flat = {name: v for name, v in values(setting).items() if not name.startswith(ASIDE)}
+            families.setdefault((setting.scenario, setting.method), []).append((setting, flat))
+    curves = []
+    for (scenario, method), family in families.items():
+        names = dict.fromkeys(name for _, flat in family for name, value in flat.items() if is_number(value))
+        for name in names:
+            alike: dict[str, dict[float, Setting]] = {}
+            for setting, flat in family:
+                if is_number(flat.get(name)):
+                    rest = json.dumps({other: v for other, v in flat.items() if other != name}, sort_keys=True)
+                    alike.setdefault(rest, {}).setdefault(float(flat[name]), setting)
+            for points in alike.values():
+                if len(points) > 1:
+                    curves.append(
+                        {
+                            "scenario": scenario,
+                            "method": method,
+                            "field": name.partition(".")[2],
+                            "points": [[value, points[value].id] for value in sorted(points)],
+                        }
+                    )
+    return curves
+
+
+def is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
