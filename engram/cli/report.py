@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -54,13 +53,14 @@ def report(arguments: list[str]) -> int:
     """The command."""
     options = parse(ReportOptions, arguments, "engram report")
     check(options)
-    files = record_files(options)
-    if not files:
-        raise WrongCallError(f"no records in {options.results}: name files, or a folder with some by --results")
+    if not record_files(options):
+        where = ", ".join(map(str, options.records or (options.results,)))
+        raise WrongCallError(f"no records in {where}; name files or folders with some (*.jsonl)")
     writable(options.out.parent)
     if options.out.is_dir():
         raise WrongCallError(f"out {options.out} is a folder; name a file")
-    page = html(page_data(options, files))
+    page = html(page_data(options))
+    options.out.parent.mkdir(parents=True, exist_ok=True)
     options.out.write_text(page, encoding="utf-8")
     ERR.print(f"{escape(str(options.out))}: {len(page.encode()) / 1e6:.1f} MB")
     return 0
@@ -75,7 +75,7 @@ def serve(arguments: list[str]) -> int:
     if not 0 <= options.port <= 65535:
         raise WrongCallError(f"port {options.port} is out of range; give 0 to 65535")
     try:
-        server = Server(Latest(partial(record_files, options), partial(page_data, options)), options.port)
+        server = Server(Latest(partial(all_files, options), partial(page_data, options)), options.port)
     except OSError as error:
         raise WrongCallError(f"port {options.port} cannot be had: {error.strerror}") from error
     print(server.address, flush=True)
@@ -99,13 +99,20 @@ def check(options: PageOptions) -> None:
 
 def record_files(options: PageOptions) -> list[Path]:
     """The files to read now."""
-    named = options.records or (options.results,)
-    return [file for path in named for file in (sorted(path.glob("*.jsonl")) if path.is_dir() else [path])]
+    if not options.records:
+        return sorted(options.results.glob("*.jsonl"))
+    return [file for path in options.records for file in (sorted(path.glob("*.jsonl")) if path.is_dir() else [path])]
 
 
-def page_data(options: PageOptions, files: Sequence[Path]) -> dict[str, Any]:
-    found = assemble([record for file in files for record in records.read(file, ERR.print)], pictures(options.samples))
-    return {**found, "sources": ", ".join(map(str, files)) or "no file"}
+def all_files(options: PageOptions) -> list[Path]:
+    """Everything that the page is made from."""
+    return record_files(options) + (sorted(options.samples.glob("*.png")) if options.samples else [])
+
+
+def page_data(options: PageOptions) -> dict[str, Any]:
+    files = record_files(options)
+    found = [record for file in files for record in records.read(file, lambda text: ERR.print(escape(text)))]
+    return {**assemble(found, pictures(options.samples)), "sources": ", ".join(map(str, files)) or "no file"}
 
 
 def pictures(folder: Path | None) -> dict[str, str]:

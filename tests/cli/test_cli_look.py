@@ -32,11 +32,13 @@ def recorded(table: str, row: str, column: str, seed: int, accuracy: float) -> R
 def test_help_names_every_command(engram: Engram, call: list[str]) -> None:
     answer = engram(*call)
     assert (answer.status, answer.err) == (0, "")
-    for command in ("run", "reproduce", "compare", "describe", "ls", "data", "bench"):
+    for command in ("run", "reproduce", "compare", "report", "serve", "describe", "ls", "data", "bench"):
         assert f"\n  {command} " in answer.out
 
 
-@pytest.mark.parametrize("command", ["run", "reproduce", "compare", "describe", "ls", "data", "bench"])
+@pytest.mark.parametrize(
+    "command", ["run", "reproduce", "compare", "report", "serve", "describe", "ls", "data", "bench"]
+)
 def test_every_command_has_help(engram: Engram, command: str) -> None:
     answer = engram(command, "--help")
     assert (answer.status, answer.err) == (0, "")

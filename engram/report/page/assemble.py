@@ -9,9 +9,11 @@ from typing import Any
 
 import engram
 from engram.experiments.records import Record
+from engram.experiments.tuning import tuned
 from engram.learning import metrics
 from engram.paper.cells import TABLES, band, cells, preset_name
 from engram.report.page.command import command
+from engram.report.page.comparisons import comparisons
 from engram.report.page.settings import METRICS, Setting, differences, gather, sensitivities, sound
 from engram.report.tables import TITLES
 
@@ -38,7 +40,7 @@ def assemble(records: Sequence[Record], samples: Mapping[str, str] | None = None
     usable = [record for record in records if sound(record)]
     settings = gather(usable)
     environments: list[dict[str, Any]] = []
-    named = {setting.label: setting for setting in settings if setting.label}
+    named = {setting.label: setting for setting in settings if setting.label and not setting.trial}
     apart = differences(settings)
     offline = {
         str(setting.spec.get("scenario")): {run.seed: run.accuracy[-1] for run in setting.done if run.accuracy}
@@ -52,6 +54,7 @@ def assemble(records: Sequence[Record], samples: Mapping[str, str] | None = None
             "title": TITLES.get(setting.method, setting.method),
             "family": family(setting.method),
             "label": setting.label,
+            "trial": setting.trial,
             "apart": apart[setting.id],
             "command": command(setting, named.get(f"{setting.scenario} {setting.method}")),
             "spec": json.dumps(setting.spec),  # as text: to be copied, not rounded
@@ -75,8 +78,9 @@ def assemble(records: Sequence[Record], samples: Mapping[str, str] | None = None
             "skipped": len(records) - len(usable),
             "tables": [table for table in tables if any(c["setting"] for r in table["rows"] for c in r["cells"])],
             "settings": described,
-            "own": [setting.id for setting in settings if setting.id not in in_print],
+            "own": [setting.id for setting in settings if setting.id not in in_print and not setting.trial],
             "sensitivities": sensitivities(settings),
+            "tuning": [one.to_json() for one in tuned(usable)],
             "environments": environments,
             "samples": pictures(samples or {}, settings),
         }
@@ -108,11 +112,14 @@ def run_of(run: Record, offline: list[float] | None, environments: list[dict[str
     return {name: value for name, value in found.items() if value not in (None, [], "")}
 
 
-def table_of(name: str, records: Sequence[Record], named: Mapping[str | None, Setting]) -> dict[str, Any]:
+def table_of(name: str, records: Sequence[Record], named: Mapping[str, Setting]) -> dict[str, Any]:
     """A published table: rows of cells in print's order, each with the setting whose runs it is made of."""
     rows: dict[str, list[dict[str, Any]]] = {}
+    measured: dict[str, dict[str, Setting]] = {}
     for cell in cells(name, records):
         setting = named.get(preset_name(name, cell.row, cell.column))
+        if setting and setting.done:
+            measured.setdefault(cell.column, {})[cell.row] = setting
         values = list(setting.accuracies.values()) if setting else []
         rows.setdefault(cell.row, []).append(
             {
@@ -128,6 +135,7 @@ def table_of(name: str, records: Sequence[Record], named: Mapping[str | None, Se
         "head": "method",
         "columns": [{"name": column, "scenario": scenario} for column, scenario in columns.items()],
         "rows": [{"name": row, "title": TITLES.get(row, row), "cells": found} for row, found in rows.items()],
+        "tests": {column: comparisons(found) for column, found in measured.items() if len(found) > 1},
     }
 
 

@@ -10,7 +10,7 @@ from functools import cache
 from importlib import resources
 from typing import Any
 
-SCRIPTS = ("dom", "charts", "figures", "tables", "print", "memory", "sections", "details", "page")
+SCRIPTS = ("dom", "charts", "figures", "tables", "print", "memory", "tuning", "sections", "details", "page")
 """In the order in which they need each other."""
 
 

@@ -25,7 +25,7 @@ HEADERS = {
 class Latest:
     """The page's data, made anew when a file has come, gone or grown."""
 
-    def __init__(self, files: Callable[[], Sequence[Path]], make: Callable[[Sequence[Path]], dict[str, Any]]) -> None:
+    def __init__(self, files: Callable[[], Sequence[Path]], make: Callable[[], dict[str, Any]]) -> None:
         self.files, self.make = files, make
         self.lock = threading.Lock()
         self.tag = ""
@@ -34,10 +34,9 @@ class Latest:
     def read(self) -> tuple[str, dict[str, Any]]:
         """(what names this state of the files, the data)."""
         with self.lock:
-            files = self.files()
-            tag = tag_of(files)
+            tag = tag_of(self.files())  # before reading: what comes meanwhile is read again, never missed
             if tag != self.tag:
-                self.tag, self.data = tag, {**self.make(files), "live": True, "tag": tag}
+                self.tag, self.data = tag, {**self.make(), "live": True, "tag": tag}
             return self.tag, self.data
 
 
@@ -77,13 +76,18 @@ class Handler(BaseHTTPRequestHandler):
         else:
             self.answer(HTTPStatus.OK, json_text(data), "application/json", tag)
 
-    do_HEAD = do_GET
+    def do_HEAD(self) -> None:
+        self.do_GET()
+
+    def __getattr__(self, name: str) -> Callable[[], None]:
+        """`do_POST` and whatever else somebody asks for."""
+        if name.startswith("do_"):
+            return self.refuse
+        raise AttributeError(name)
 
     def refuse(self) -> None:
         self.close_connection = True  # what was sent along is not read
         self.answer(HTTPStatus.METHOD_NOT_ALLOWED, "this server is read-only\n")
-
-    do_POST = do_PUT = do_PATCH = do_DELETE = do_OPTIONS = do_TRACE = do_CONNECT = refuse
 
     def answer(self, status: HTTPStatus, text: str, kind: str = "text/plain", tag: str = "") -> None:
         body = text.encode()

@@ -37,7 +37,14 @@ class Setting:
     @property
     def id(self) -> str:
         """Names it, also after more runs have come."""
-        return self.label or hashlib.sha256(canonical(self.runs[0]).encode()).hexdigest()[:12]
+        if self.label and not self.trial:
+            return self.label
+        return hashlib.sha256(canonical(self.runs[0]).encode()).hexdigest()[:12]
+
+    @property
+    def trial(self) -> bool:
+        """Of a search: it was run to choose values, not to be reported."""
+        return self.runs[0].search.get("stage") == "trial"
 
     @property
     def done(self) -> list[Record]:
@@ -74,6 +81,7 @@ def sound(record: Record) -> bool:
         and isinstance(record.spec, dict)
         and isinstance(record.preset, str | None)
         and isinstance(record.environment, dict)
+        and isinstance(record.search, dict)
         and all(isinstance(getattr(record, name), (*number, type(None))) for name in METRICS)
         and all(isinstance(value, number) for value in (record.steps, record.seconds))
         and isinstance(record.accuracy, list)
@@ -89,9 +97,10 @@ def sound(record: Record) -> bool:
 
 
 def canonical(record: Record) -> str:
-    """Equal for the runs of one setting."""
+    """Equal for the runs of one setting; trials of a search are apart from what is reported."""
     spec = {name: value for name, value in record.spec.items() if name != "seed"}
-    return record.preset or json.dumps([record.scenario, record.method, spec], sort_keys=True)
+    stage = "trial" if record.search.get("stage") == "trial" else ""
+    return f"{record.preset or json.dumps([record.scenario, record.method, spec], sort_keys=True)} {stage}"
 
 
 def gather(records: Iterable[Record]) -> list[Setting]:
@@ -151,13 +160,13 @@ def shown(value: Any) -> str:
 
 def sensitivities(settings: Sequence[Setting]) -> list[dict[str, Any]]:
     """Settings that differ in one number only, as curves: where they are, and average accuracy against the number."""
-    families: dict[tuple[str, str], list[tuple[Setting, dict[str, Any]]]] = {}
+    families: dict[tuple[str, str, bool], list[tuple[Setting, dict[str, Any]]]] = {}
     for setting in settings:
         if setting.done:
             flat = {name: v for name, v in values(setting).items() if not name.startswith(ASIDE)}
-            families.setdefault((setting.scenario, setting.method), []).append((setting, flat))
+            families.setdefault((setting.scenario, setting.method, setting.trial), []).append((setting, flat))
     curves = []
-    for (scenario, method), family in families.items():
+    for (scenario, method, _), family in families.items():
         names = dict.fromkeys(name for _, flat in family for name, value in flat.items() if is_number(value))
         for name in names:
             alike: dict[str, dict[float, Setting]] = {}

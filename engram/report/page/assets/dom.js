@@ -28,6 +28,8 @@ const signed = (value, digits = 2) => (there(value) ? (value > 0 ? "+" : "") + v
 const count = value => (there(value) ? value.toLocaleString("en") : "–");
 const short = value => (Number.isInteger(value) && Math.abs(value) < 1e6 ? count(value) : String(Number(value.toPrecision(4))));
 
+const many = (number, what) => `${count(number)} ${what}${number === 1 ? "" : "s"}`;
+
 function bytes(value) {
   if (!there(value)) return "–";
   const power = value < 1000 ? 0 : Math.min(3, Math.floor(Math.log10(value) / 3));
@@ -56,8 +58,11 @@ const spread = values => (values.length > 1 ? ` ± ${percent(deviation(values))}
 const done = setting => setting.runs.filter(run => run.status === "done" && there(run.average_accuracy));
 const unique = values => [...new Set(values)];
 
+// What a setting is called: by its method, and by what tells it from others unless it is the published one.
 function titled(setting) {
-  return setting.apart ? `${setting.title} (${setting.apart})` : setting.title;
+  if (setting.label === `${setting.scenario} ${setting.method}` && !setting.trial) return setting.title;
+  const words = [setting.apart, setting.trial ? "trial" : ""].filter(Boolean).join(", ");
+  return words ? `${setting.title} (${words})` : setting.title;
 }
 
 // A plain table: numbers to the right, the first column as the head of its row.

@@ -4,8 +4,7 @@ const FAMILY = {
   plain: 6, penalty: 0, distillation: 4, rehearsal: 1, "gradient memory": 3, generative: 2, offline: 7, "own or combined": 5,
 };
 
-const finished = () => Object.entries(data.settings).filter(([, setting]) => there(setting.mean));
-const named = setting => (setting.label ? setting.title : titled(setting));
+const finished = () => Object.entries(data.settings).filter(([, setting]) => there(setting.mean) && !setting.trial);
 
 function memorySection() {
   const scenarios = unique(finished().map(([, setting]) => setting.scenario));
@@ -54,7 +53,7 @@ function accuracyAgainstBytes(here) {
       axes.add(openingDot(`f${FAMILY[setting.family]}`, px, py, text, id));
       placed.push([px - 6, py - 6, px + 6, py + 6]);
     }
-    for (const point of points) labelBeside(axes, placed, ...at(point), named(point[1]));
+    for (const point of points) labelBeside(axes, placed, ...at(point), titled(point[1]));
     return axes.root;
   };
   const families = unique(points.map(([, setting]) => setting.family));
@@ -90,7 +89,7 @@ function memoryLedger(here) {
   if (!rows.length) return null;
   const parts = unique(rows.flatMap(setting => sizes(setting).map(([, what]) => what)));
   const bars = rows.map(setting => ({
-    name: named(setting),
+    name: titled(setting),
     parts: sizes(setting).map(([part, what, value]) => ({
       name: `${what}, ${part}`, value, look: `f${parts.indexOf(what) % 8}${part === "working" ? " faint" : ""}`,
     })),
@@ -104,7 +103,7 @@ function barFigure(title, bars, text, legend) {
   const flat = bars.flatMap(bar => bar.parts.map(part => [bar.name, part.name, text(part.value)]));
   const most = Math.max(...bars.map(bar => bar.parts.reduce((sum, part) => sum + part.value, 0)), 1);
   const draw = width => {
-    const pitch = 26, left = Math.min(170, width * 0.38), height = 4 + bars.length * pitch + 26;
+    const pitch = 26, left = Math.min(230, width * 0.36), height = 4 + bars.length * pitch + 26;
     const x = { low: 0, high: most, text, ticks: ticks(0, most, Math.max(2, width / 200)) };
     const axes = plot({ width, height, left, top: 4, right: 66, bottom: 26, x, y: { low: 0, high: 1, ticks: [] } });
     bars.forEach((bar, i) => {

@@ -12,6 +12,7 @@ const SECTIONS = [
   ["own", "Other runs", () => data.own.length, ownSection],
   ["memory", "Memory", () => finished().length, memorySection],
   ["sensitivity", "Sensitivity", () => data.sensitivities.length, sensitivitySection],
+  ["tuning", "Tuning", () => data.tuning.length, tuningSection],
   ["samples", "Samples", () => data.samples.length, samplesSection],
   ["environment", "Environment", () => data.environments.length, environmentSection],
 ];
@@ -34,7 +35,6 @@ function intro() {
   const tile = (value, text, look) =>
     el("div", { class: "tile" }, el("b", { class: look }, value), el("span", { class: "quiet small" }, text));
   const failed = settings.flatMap(setting => setting.runs).filter(run => run.status !== "done").length;
-  const many = (n, what) => `${count(n)} ${what}${n === 1 ? "" : "s"}`;
   return [
     el("h1", {}, data.records ? many(data.records, "run") : "No records yet"),
     el("p", { class: "quiet" }, `${many(settings.length, "setting")} in `
@@ -94,7 +94,7 @@ async function news() {
     } else if (answer.status !== 304) {
       throw new Error(`status ${answer.status}`);
     }
-    status.textContent = `live, ${count(data.records)} runs`;
+    status.textContent = `live, ${many(data.records, "run")}`;
     status.classList.remove("lost");
   } catch {
     status.textContent = "the server is gone";

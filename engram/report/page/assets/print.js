@@ -68,7 +68,7 @@ function cellContent(cell, star) {
   const print = el("span", { class: "print" }, el("span", { class: "wordy" }, "print "), printed(cell));
   if (!there(cell.ours)) return [mark, el("span", { class: "ours" }, "no runs"), print];
   return [mark, el("span", { class: "ours" }, percent(cell.ours)), el("sup", {}, star ? "*" : ""),
-    el("span", { class: "spread quiet" }, cell.n > 1 ? `± ${percent(cell.std)}` : "one run"), print];
+    el("span", { class: "spread quiet" }, cell.n > 1 ? ` ± ${percent(cell.std)}` : " one run"), print];
 }
 
 function spoken(row, cell, star) {

@@ -78,7 +78,7 @@ function sensitivity(curve) {
     return axes.root;
   };
   return figure({
-    title: `${points[0].setting.title}, ${curve.field}`, draw,
+    title: `${points[0].setting.title}, ${curve.field}${points[0].setting.trial ? ", trials" : ""}`, draw,
     describe: `Average accuracy: ${points.map(({ value, setting }) => `${short(value)}: ${percent(setting.mean)}`).join("; ")}.`,
     head: [curve.field, "average accuracy", "deviation", "runs"],
     rows: () => points.map(({ value, setting }) =>
@@ -121,7 +121,7 @@ function environmentTable(indices) {
     if (typeof value === "object") return Object.entries(value).map(pair => pair.join(" ")).join(", ");
     return name === "commit" ? String(value).slice(0, 12) : String(value);
   };
-  return plainTable(["", ...indices.map(i => `${runs.filter(run => run.environment === i).length} runs`)],
+  return plainTable(["", ...indices.map(i => many(runs.filter(run => run.environment === i).length, "run"))],
     names.map(name => [name, ...indices.map(i => text(name, data.environments[i][name]))]));
 }
 

@@ -1,0 +1,30 @@
+"""Whether methods of one column differ by more than chance, over the seeds that they have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from itertools import combinations
+from typing import Any
+
+from engram.experiments.statistics import Paired, corrected, paired
+from engram.report.page.settings import Setting
+
+
+def comparisons(rows: Mapping[str, Setting]) -> dict[str, dict[str, Any]]:
+    """reference → other → the test of other − reference; Holm's correction over the tests with one reference."""
+    tests: dict[str, dict[str, Paired]] = {row: {} for row in rows}
+    for a, b in combinations(rows, 2):
+        ours, theirs = rows[a].accuracies, rows[b].accuracies
+        seeds = sorted(ours.keys() & theirs.keys())
+        test = paired([ours[seed] for seed in seeds], [theirs[seed] for seed in seeds])
+        tests[a][b], tests[b][a] = test, replace(test, difference=-test.difference)
+    found = {}
+    for reference in rows:
+        others = [row for row in rows if row != reference]
+        adjusted = corrected([tests[reference][other] for other in others])
+        found[reference] = {
+            other: {"difference": test.difference, "n": test.n, "p": test.adjusted, "word": test.word}
+            for other, test in zip(others, adjusted, strict=True)
+        }
+    return found

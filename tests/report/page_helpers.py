@@ -1,0 +1,52 @@
+"""Records for tests of the page, with numbers that can be checked by hand."""
+
+from typing import Any
+
+from engram.experiments.records import Record
+
+HOSTILE = "<img src=x onerror=\"document.title='hacked'\">"
+HOSTILE_SCENARIO = "split-</script><script>document.title='hacked'</script>/class"
+
+
+def spec(method: str = "adam", seed: int = 0, scenario: str = "class", **fields: Any) -> dict[str, Any]:
+    return {
+        "scenario": {"make": "split", "images": {"mnist": "sha256:0"}, "kind": scenario, "held_out": 0.0},
+        "method": [{"name": method, **fields}],
+        "net": {"name": "mlp", "hidden": [400, 400], "heads": "random"},
+        "training": {"epochs": 4, "lr": 0.001, "drop_last": False},
+        "evaluation": {"mask": True, "forward_transfer": False, "evaluate_every": 0},
+        "seed": seed,
+        "threads": 1,
+        "device": "cpu",
+    }
+
+
+def record(
+    method: str = "adam",
+    seed: int = 0,
+    score: float = 50.0,
+    kind: str = "class",
+    scenario: str = "",
+    published: bool = False,
+    fields: dict[str, Any] | None = None,
+    **changes: Any,
+) -> Record:
+    """Two tasks: 90 on the first when it is learned, `score` on both at the end; so 90 − score is forgotten."""
+    name = scenario or f"split-mnist/{kind}"
+    values = {
+        "key": f"{name} {method} {fields} {seed}",
+        "scenario": name,
+        "method": method,
+        "seed": seed,
+        "spec": spec(method, seed, kind, **(fields or {})),
+        "status": "done",
+        "accuracy": [[90.0], [score, score]],
+        "average_accuracy": score,
+        "forgetting": 90.0 - score,
+        "steps": 1884,
+        "seconds": 10.0,
+        "memory": {"kept": {}, "working": {}},
+        "preset": f"{name} {method}" if published else None,
+        "environment": {"engram": "0.1.0", "torch": "2.13.0", "cpu": "a processor", "peak_mb": 500 + seed},
+    }
+    return Record(**{**values, **changes})

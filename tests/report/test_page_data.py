@@ -1,0 +1,225 @@
+"""The data behind the page: settings, tables, curves and tests, in numbers that can be checked by hand."""
+
+import json
+import math
+from pathlib import Path
+
+import pytest
+from page_helpers import HOSTILE, record, spec
+
+from engram.experiments import records
+from engram.experiments.records import Record
+from engram.paper.cells import cells
+from engram.report.page.assemble import assemble, tidy
+from engram.report.page.command import command
+from engram.report.page.comparisons import comparisons
+from engram.report.page.html import embedded, html
+from engram.report.page.settings import differences, gather, sensitivities, sound
+
+RESULTS = Path(__file__).parents[2] / "results"
+
+
+def cell_of(data, table, row, column):
+    rows = next(found["rows"] for found in data["tables"] if found["name"] == table)
+    return next(c for found in rows if found["name"] == row for c in found["cells"] if c["column"] == column)
+
+
+def test_a_setting_is_all_of_a_spec_but_the_seed():
+    one, other = gather(
+        [record(seed=1, score=60), record(seed=0, score=40), record("si", fields={"coef": 1.0}, score=70)]
+    )
+    assert ([run.seed for run in one.runs], one.mean, one.std) == ([0, 1], 50.0, 10.0)
+    assert (other.method, other.mean, other.std) == ("si", 70.0, 0.0)
+
+
+def test_a_seed_counts_once_and_a_success_stays():
+    failed = record(status="failed", average_accuracy=None)
+    (setting,) = gather([failed, record(score=60), failed])
+    assert (len(setting.runs), setting.mean) == (1, 60.0)
+
+
+def test_a_trial_of_a_search_is_no_reported_run():
+    trial = record(seed=1000, score=80, published=True, search={"stage": "trial", "selected_on": "test", "point": {}})
+    data = assemble([trial, record(seed=0, score=20, published=True)])
+    assert data["settings"]["split-mnist/class adam"]["mean"] == 20.0
+    assert len(data["settings"]) == 2
+    assert data["own"] == []
+
+
+def test_a_cell_is_that_of_compare_and_names_its_setting():
+    given = [record("adam", seed, 19.0 + seed / 10, published=True) for seed in range(4)]
+    data = assemble(given)
+    cell = cell_of(data, "table2", "adam", "class")
+    (compared,) = cells("table2", given, ["adam"], ["class"])
+    assert {name: cell[name] for name in ("ours", "std", "n", "paper", "verdict", "telling")} == {
+        "ours": 19.15, "std": 0.1118, "n": 4, "paper": 19.71, "verdict": compared.verdict, "telling": False,
+    }  # fmt: skip
+    assert cell["band"] == 0.3  # 3·√(0.129²/4 + 0.08²/10) = 0.21, and never less than 0.3
+    assert cell["verdict"] == "lower"
+    assert data["settings"][cell["setting"]]["mean"] == 19.15
+    assert cell_of(data, "table2", "ewc", "class")["setting"] is None
+    assert [table["name"] for table in data["tables"]] == ["table2", "table4"]  # table 3 has no runs
+
+
+def test_what_is_in_no_table_is_listed_apart():
+    data = assemble([record(published=True), record(HOSTILE, score=12.0), record("adam", scenario="split-own/iid")])
+    assert [data["settings"][setting]["method"] for setting in data["own"]] == [HOSTILE, "adam"]
+    assert [data["settings"][setting]["family"] for setting in data["own"]] == ["own or combined", "plain"]
+
+
+def test_runs_keep_their_matrix_and_share_their_environment():
+    given = [record(seed=seed, score=50 + 1 / 3) for seed in range(3)]
+    (setting,) = assemble(given)["settings"].values()
+    assert setting["runs"][2]["accuracy"] == [[90.0], [50.3333, 50.3333]]
+    assert setting["runs"][2]["forgetting"] == 39.6667
+    assert setting["runs"][2]["peak_mb"] == 502
+    assert assemble(given)["environments"] == [{"engram": "0.1.0", "torch": "2.13.0", "cpu": "a processor"}]
+
+
+def test_intransigence_needs_an_offline_run_of_the_same_seed():
+    """Offline 95 and 97, learned in turn 90 and 60: ((95 − 90) + (97 − 60)) / 2 = 21."""
+    offline = record("offline", accuracy=[[95.0, 97.0]], average_accuracy=96.0)
+    found = assemble([offline, record(score=60.0), record(seed=1, score=60.0)])
+    runs = next(setting["runs"] for setting in found["settings"].values() if setting["method"] == "adam")
+    assert runs[0]["intransigence"] == 21.0
+    assert "intransigence" not in runs[1]
+
+
+def test_a_curve_within_tasks_is_kept_as_rows():
+    at = {"step": 100, "task": 1, "current": 80.5, "first": 80.5}
+    (setting,) = assemble([record(curve=[at])])["settings"].values()
+    assert setting["runs"][0]["curve"] == [[100, 1, 80.5, 80.5]]
+
+
+def test_settings_that_differ_in_one_number_make_a_curve():
+    given = [record("si", fields={"coef": coef}, score=acc) for coef, acc in ((10.0, 60), (0.1, 20), (1, 40))]
+    given += [record("si", fields={"coef": 1.0}, score=33, kind="task"), record("adam")]
+    settings = gather(given)
+    (curve,) = sensitivities(settings)
+    by_id = {setting.id: setting for setting in settings}
+    assert (curve["scenario"], curve["method"], curve["field"]) == ("split-mnist/class", "si", "coef")
+    assert [(value, by_id[setting].mean) for value, setting in curve["points"]] == [(0.1, 20), (1, 40), (10, 60)]
+
+
+def test_settings_that_differ_in_two_numbers_make_no_curve():
+    other = spec("si", coef=2.0)
+    other["training"]["lr"] = 0.1
+    assert sensitivities(gather([record("si", fields={"coef": 1.0}), record("si", spec=other)])) == []
+
+
+def test_threads_are_not_a_setting_to_plot():
+    other = {**spec(), "threads": 2}
+    assert sensitivities(gather([record(), record(spec=other)])) == []
+
+
+def test_settings_say_what_tells_them_apart():
+    settings = gather([record("si", fields={"coef": 1.5, "c": 1}), record("si", fields={"coef": 20.0, "c": 1})])
+    assert list(differences(settings).values()) == ["coef 1.5", "coef 20"]
+
+
+def test_methods_of_a_column_are_compared_over_common_seeds():
+    """Six pairs of one sign: p = 2/2⁶ = 0.03125; twice that after Holm's correction over two tests."""
+    rows = {
+        "adam": gather([record("adam", seed, 20 + seed) for seed in range(6)])[0],
+        "si": gather([record("si", seed, 25 + 2 * seed) for seed in range(8)])[0],
+        "mas": gather([record("mas", seed, 21 + seed) for seed in range(2)])[0],
+    }
+    found = comparisons(rows)
+    assert found["adam"]["si"] == {"difference": 7.5, "n": 6, "p": 0.03125, "word": "higher"}
+    assert found["si"]["adam"] == {"difference": -7.5, "n": 6, "p": 0.03125, "word": "lower"}
+    assert (found["adam"]["mas"]["n"], found["adam"]["mas"]["p"]) == (2, None)
+    assert found["adam"]["mas"]["word"].startswith("too few pairs")
+    rows["mas"] = gather([record("mas", seed, 21 + seed) for seed in range(6)])[0]
+    assert comparisons(rows)["adam"]["si"]["p"] == 0.0625
+    assert comparisons(rows)["adam"]["si"]["word"] == "not shown"
+
+
+def test_a_table_carries_its_comparisons():
+    given = [record(m, seed, a + seed, published=True) for m, a in (("adam", 19), ("l2", 22)) for seed in range(6)]
+    table = assemble(given)["tables"][0]
+    assert table["tests"] == {
+        "class": {
+            "adam": {"l2": {"difference": 3.0, "n": 6, "p": 0.03125, "word": "higher"}},
+            "l2": {"adam": {"difference": -3.0, "n": 6, "p": 0.03125, "word": "lower"}},
+        }
+    }
+
+
+def test_the_command_of_a_published_setting_is_its_name():
+    (setting,) = gather([record("ewc", seed, published=True) for seed in range(3)])
+    assert command(setting, setting) == "engram run split-mnist/class ewc --seeds 3"
+
+
+def test_the_command_beside_a_published_setting_says_what_differs():
+    published, own = gather(
+        [record("ewc", fields={"coef": 600.0}, published=True), record("ewc", seed=3, fields={"coef": 0.5})]
+    )
+    assert command(own, published) == "engram run split-mnist/class ewc --coef 0.5 --seed 3"
+    changed = spec("ewc", coef=600.0)
+    changed["evaluation"] |= {"mask": False, "evaluate_every": 50}
+    changed["training"]["drop_last"] = True
+    (other,) = gather([record("ewc", spec=changed)])
+    expected = "engram run split-mnist/class ewc --drop-last --no-mask --evaluate-every 50"
+    assert command(other, published) == expected
+
+
+def test_the_command_of_another_setting_gives_every_value():
+    (setting,) = gather([record("a b", fields={"coef": 0})])
+    assert command(setting, None) == (
+        "engram run split-mnist/class 'a b' --held-out 0.0 --coef 0 --hidden 400 400 --heads random "
+        "--epochs 4 --lr 0.001"
+    )
+
+
+def test_samples_find_their_run_by_key():
+    uri = "data:image/png;base64,AA"
+    data = assemble([record("dgr", seed=4, key="0123abcd")], {"0123abcd-task-2": uri, "unknown": uri})
+    (setting,) = data["settings"]
+    assert data["samples"] == [
+        {"name": "0123abcd-task-2", "uri": uri, "setting": setting, "seed": 4, "task": "2"},
+        {"name": "unknown", "uri": uri, "setting": None, "seed": None, "task": ""},
+    ]
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"accuracy": "all"}, {"accuracy": [["<b>"]]}, {"average_accuracy": "50"}, {"spec": []}, {"seed": "0"},
+        {"memory": {"kept": {"weights": "many"}}}, {"method": 5}, {"environment": None}, {"curve": [1]}, {"search": 1},
+    ],
+)  # fmt: skip
+def test_a_record_that_holds_something_else_is_left_out(wrong):
+    bad = Record(**{**vars(record()), **wrong})
+    assert not sound(bad)
+    data = assemble([bad, record("si")])
+    assert (data["records"], data["skipped"], len(data["settings"])) == (1, 1, 1)
+
+
+def test_what_is_not_a_number_does_not_reach_the_page():
+    data = assemble([record(score=50.0, seconds=math.nan, forgetting=math.inf)])
+    (setting,) = data["settings"].values()
+    assert (setting["runs"][0]["seconds"], setting["runs"][0]["forgetting"]) == (None, None)
+    assert tidy([1e-7, 12.345678, 3]) == [1e-7, 12.3457, 3]
+
+
+def test_nothing_in_the_data_is_markup():
+    text = embedded({"method": HOSTILE, "other": "</script>&amp;@script@"})
+    assert not set("<>&@") & set(text)
+    assert json.loads(text) == {"method": HOSTILE, "other": "</script>&amp;@script@"}
+    page = html(assemble([record(HOSTILE)]))
+    assert page.count("<script") == page.count("</script>") == 2
+    assert "onerror" not in page.replace("\\u003cimg src=x onerror", "")
+
+
+def test_the_page_of_all_committed_records_is_small_and_asks_for_nothing():
+    found = [r for file in sorted(RESULTS.glob("*.jsonl")) for r in records.read(file)]
+    data = assemble(found)
+    page = html(data)
+    assert len(page.encode()) < 15e6
+    assert data["records"] == len(found)
+    policy = page.partition('Content-Security-Policy" content="')[2].partition('"')[0]
+    assert "default-src 'none'" in policy
+    assert "connect-src 'none'" in policy
+    assert "http" not in policy
+    runs = {run["key"] for setting in data["settings"].values() for run in setting["runs"]}
+    assert runs == {r.key for r in found}
