@@ -20,6 +20,7 @@ from engram.methods import load_file, methods, name_of
 from engram.methods.rehearsal import Rehearsal
 from engram.paper.cells import Protocol
 from engram.paper.presets import DEFAULT, settings
+from engram.paper.sources import as_in_print
 from engram.scenarios.named import MAKERS, parse
 
 
@@ -91,14 +92,16 @@ def protocol_of(arguments: list[str]) -> Protocol:
 def all_flags(base: Spec, scenario_name: str, method_name: str, protocol: Protocol = "own") -> list[Flag]:
     """Every value that a run is defined by, with the preset's as defaults."""
     groups = settings(parse(scenario_name), method_name, protocol)
-    sources = {group: {field: s.source for field, s in values.items()} for group, values in groups.items()}
+    sources = as_in_print(scenario_name, method_name.split("+"), protocol)
+    for group, values in groups.items():
+        sources[group] |= {field: s.source for field, s in values.items()}
     flags = []
     for group in ("scenario", "method", "net", "training", "evaluation"):
         if group == "method":
             for prefix, member in prefixed(base.method).items():
                 flags += flags_of(group, member, sources[group], DEFAULT, prefix)
         else:
-            flags += flags_of(group, getattr(base, group), sources.get(group, {}), DEFAULT)
+            flags += flags_of(group, getattr(base, group), sources[group], DEFAULT)
     return flags
 
 

@@ -12,6 +12,7 @@ from engram.learning.combine import combine
 from engram.learning.evaluate import Evaluation
 from engram.learning.learner import Training
 from engram.methods import members_of, method_class, methods
+from engram.paper import sources
 from engram.paper.cells import COPIED, Protocol, labelled, preset_names
 from engram.paper.twins import variants
 from engram.scenarios.named import Name, parse, preparation, scenario
@@ -24,10 +25,8 @@ class Sourced(NamedTuple):
     source: str
 
 
-SCRIPTS = "the authors' scripts"
-PAPER = "the paper's text"
+SCRIPTS, PAPER, COPIED_FROM = sources.SCRIPTS, sources.TEXT, sources.COPIED_FROM
 OURS = "engram's choice, after Split MNIST"
-COPIED_FROM = "van de Ven & Tolias' code of September 2018"
 DEFAULT = "engram's default"
 
 PROTOCOLS: dict[str, dict[str, Any]] = {
@@ -94,6 +93,8 @@ def settings(name: Name, method: str, protocol: Protocol = "own") -> Settings:
         for member in members
         for field, sourced in method_settings(name, member, source).items()
     }
+    if own := protocol == "own" and any(member in COPIED for member in members) and name.maker in OWN:
+        source = COPIED_FROM
     found: Settings = {
         "scenario": {field: Sourced(value, prepared_by) for field, value in values.items()},
         "method": of_methods,
@@ -105,9 +106,9 @@ def settings(name: Name, method: str, protocol: Protocol = "own") -> Settings:
             "lr": rate(name, rated, source),
         },
     }
-    if protocol == "own" and any(member in COPIED for member in members) and name.maker in OWN:
-        for group, own in OWN[name.maker].items():
-            found[group] |= {field: Sourced(value, COPIED_FROM) for field, value in own.items()}
+    if own:
+        for group, fields in OWN[name.maker].items():
+            found[group] |= {field: Sourced(value, COPIED_FROM) for field, value in fields.items()}
     return found
 
 

@@ -1,4 +1,4 @@
-"""Presets have the values of the authors' scripts, typed here from REFERENCE §2.4."""
+"""Presets have the values of the authors' scripts, typed here once more."""
 
 from dataclasses import replace
 
@@ -6,7 +6,8 @@ import pytest
 from helpers import blobs
 
 import engram as eg
-from engram.paper.presets import label, preset
+from engram.cli.resolve import all_flags
+from engram.paper.presets import DEFAULT, label, preset
 
 
 @pytest.fixture(autouse=True)
@@ -135,3 +136,17 @@ def test_own_images_and_own_methods_have_no_preset():
 def test_a_method_of_one_s_own_called_adam_is_not_the_paper_s():
     own = type("Adam", (eg.Method,), {"after_step": lambda self, learner: None})
     assert label(replace(preset("split-mnist/class", "adam"), method=own())) is None
+
+
+@pytest.mark.parametrize("method", ["ewc", "online-ewc", "si", "mas", "l2", "rehearsal", "rehearsal-c", "gem", "lwf",
+                                    "dgr", "rtf", "sgd", "offline"])  # fmt: skip
+@pytest.mark.parametrize("scenario", ["split-mnist/task", "permuted-mnist/domain"])
+def test_every_value_of_a_published_setting_has_a_source(scenario, method):
+    """But what says how long to train (epochs or steps) and what is looked at, which are ours."""
+    flags = all_flags(preset(scenario, method), scenario, method)
+    ours = {flag.label for flag in flags if flag.source == DEFAULT}
+    assert ours <= {"held_out", "steps", "forward_transfer", "evaluate_every"}
+    own = {flag.label: flag.source for flag in flags}
+    copied = method in ("lwf", "dgr", "rtf")
+    assert own["lr"].startswith("van de Ven" if copied else "the authors' scripts")
+    assert own["reset_optimizer"].startswith("van de Ven" if copied else "the paper's text")
