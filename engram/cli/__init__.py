@@ -42,6 +42,10 @@ class WrongCallError(ValueError):
     """The call or the data were wrong, and nothing ran."""
 
 
+class StoppedError(RuntimeError):
+    """What was asked for could not be finished; what was done is kept."""
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     """Entry point. Exit status: 0 done, 1 a run failed or diverged, 2 the call or the data were wrong."""
     argv = list(sys.argv[1:] if arguments is None else arguments)
@@ -76,6 +80,9 @@ def dispatch(argv: list[str]) -> int:
         return command(argv[1:])
     except WrongCallError as error:
         return refuse(str(error))
+    except StoppedError as error:
+        refuse(str(error))
+        return 1
 
 
 def refuse(message: str) -> int:

@@ -7,13 +7,25 @@ import dataclasses
 import inspect
 import textwrap
 from collections.abc import Callable, Sequence
-from typing import Annotated, Any, TypeVar, get_type_hints
+from typing import Annotated, Any, Literal, TypeVar, get_type_hints
 
 import tyro
 
 from engram.cli import WrongCallError
 
 T = TypeVar("T")
+
+
+@dataclasses.dataclass(kw_only=True)
+class EngineOptions:
+    """Where runs are computed."""
+
+    engine: Literal["local", "ray"] = "local"
+    """Processes of this machine, or a Ray cluster (pip install engram[ray])."""
+    workers: int | None = None
+    """Runs at a time; as many as there are cores."""
+    address: str | None = None
+    """Of the Ray cluster, as in 10.0.0.1:6379; else the one that runs here, else one is started."""
 
 
 def parse(cls: type[T], arguments: Sequence[str], prog: str) -> T:

@@ -80,7 +80,7 @@ def positionals(arguments: list[str]) -> tuple[list[str], str, str]:
 
 def protocol_of(arguments: list[str]) -> Protocol:
     """The protocol asked for: it decides on the defaults of all other flags."""
-    for word, following in zip(arguments, [*arguments[1:], ""], strict=True):
+    for word, following in zip(arguments, [*arguments[1:], ""], strict=False):
         value = following if word == "--protocol" else word.removeprefix("--protocol=")
         if word == "--protocol" or value != word:
             if value not in get_args(Protocol):
@@ -136,8 +136,6 @@ def positive(name: str, value: int) -> int:
 
 
 def seeds_of(options: Any) -> list[int]:
-    if options.workers is not None:
-        positive("workers", options.workers)
     if options.seeds is not None:
         if options.seed is not None:
             raise ValueError("give --seed or --seeds, not both")

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
 from rich.markup import escape
-from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
 from engram.cli import WrongCallError
 from engram.cli.dry_run import dry_run
+from engram.cli.options import EngineOptions, parse_flags
 from engram.cli.options import parse as parse_arguments
-from engram.cli.options import parse_flags
 from engram.cli.resolve import (
     all_flags,
     find_spec,
@@ -28,13 +26,13 @@ from engram.cli.resolve import (
     with_method_files,
 )
 from engram.cli.screen import ERR, OUT, writable
-from engram.experiments import records
-from engram.experiments.engines import Job, run_jobs
+from engram.cli.sweep import engine_of, sweep
+from engram.experiments.engines import Engine, Job
 from engram.experiments.records import Record
 from engram.experiments.spec import Spec, from_json
+from engram.experiments.store import Store
 from engram.experiments.track import Tracking
 from engram.learning import metrics
-from engram.learning.train import Progress as Where
 from engram.methods import methods
 from engram.paper.cells import Protocol
 from engram.paper.presets import COPIED_FROM, SCRIPTS, label, preset, rate, settings
@@ -55,8 +53,8 @@ USAGE = """usage: engram run SCENARIO METHOD [flags]     |     engram run --spec
 `engram ls scenarios` and `engram ls methods` name what there is."""
 
 
-@dataclass
-class RunOptions:
+@dataclass(kw_only=True)
+class RunOptions(EngineOptions):
     """What a run is not defined by, or what all runs share."""
 
     seed: int | None = None
@@ -69,8 +67,6 @@ class RunOptions:
     """Where it is computed; auto takes the best there is."""
     protocol: Protocol = "own"
     """lwf, dgr, rtf: as their authors ran them, or in the protocol that all other methods have (common)."""
-    workers: int | None = None
-    """Processes; as many as cores where there are as many runs."""
     memory_budget: int | None = None
     """Bytes that the method may keep across a boundary: sizes a buffer, refuses a method that cannot fit."""
     no_boundaries: bool = False
@@ -116,7 +112,7 @@ def run(arguments: list[str]) -> int:
             spec = replace(spec, training=replace(spec.training, lr=own.value))
             flags = [replace(f, default=own.value, source=own.source) if f.name == "lr" else f for f in flags]
         spec = fitted(spec, options)
-        seeds = seeds_of(options)
+        seeds, engine = seeds_of(options), engine_of(options)
         tracking = Tracking(options.track, options.out)
         spec.scenario.deal(seeds[0])  # what only the images can tell
     except ValueError as error:
@@ -125,7 +121,7 @@ def run(arguments: list[str]) -> int:
     if options.dry_run:
         return dry_run(spec, flags, options, seeds)
     specs = [replace(spec, seed=seed) for seed in seeds]
-    return run_all(specs, options.out, options.json, options.workers, tracking)
+    return run_all(specs, options.out, options.json, engine, tracking)
 
 
 def say_changes(name: Name, method: str, protocol: Protocol) -> None:
@@ -142,8 +138,8 @@ def say_changes(name: Name, method: str, protocol: Protocol) -> None:
 def run_again(arguments: list[str]) -> int:
     """`--spec FILE|KEY`: a spec or a record in a file, or the key of a record."""
 
-    @dataclass
-    class Again:
+    @dataclass(kw_only=True)
+    class Again(EngineOptions):
         """Repeats a run from its spec."""
 
         spec: str
@@ -155,15 +151,14 @@ def run_again(arguments: list[str]) -> int:
 
     options = parse_arguments(Again, arguments, "engram run")
     try:
+        engine = engine_of(options)
         spec = from_json(find_spec(options.spec, options.out))
     except ValueError as error:
         raise WrongCallError(f"{options.spec}: {error}") from error
-    return run_all([spec], options.out, options.json)
+    return run_all([spec], options.out, options.json, engine)
 
 
-def run_all(
-    specs: list[Spec], out: Path, as_json: bool, workers: int | None = None, tracking: Tracking | None = None
-) -> int:
+def run_all(specs: list[Spec], out: Path, as_json: bool, engine: Engine, tracking: Tracking | None = None) -> int:
     """Runs the specs and says what came of them."""
     tracking = tracking or Tracking((), out)
     writable(out)
@@ -175,62 +170,29 @@ def run_all(
         f"kind {tasks.kind}; who forgets all but the last task scores {tasks.floor:.1f} %"
         + ("; the published setting" if preset_label else "; not a published setting"),
     )
-    done = []
-    jobs = [Job(spec, preset_label) for spec in specs]
-    with progress() as show:
-        for _, record in run_jobs(jobs, out, workers=workers, watch=tracking.watching(show)):
-            done.append(record)
-            tracking.finish(record)
-            if as_json:
-                print(record.to_json(), flush=True)
-            else:
-                ERR.print(line(record, out))
+    store = Store(out, lambda _: None)
+
+    def each(_: Job, record: Record) -> str | None:
+        tracking.finish(record)
+        if not as_json:
+            return line(record, store)
+        print(record.to_json(), flush=True)
+        return None
+
+    with closing(engine):
+        jobs = [Job(spec, preset_label) for spec in specs]
+        done = [record for _, record in sweep(jobs, out, engine, each, watch=tracking.watch)]
     if not as_json:
         summary(done, out)
     return 0 if all(record.status == "done" for record in done) else 1
 
 
-@contextmanager
-def progress() -> Iterator[Callable[[Spec], Callable[[Where], None]]]:
-    """For each run a live bar on a terminal, a plain line a task elsewhere."""
-    bar = Progress(
-        TextColumn("seed {task.fields[seed]}  task {task.fields[where]}"),
-        BarColumn(),
-        TextColumn("{task.completed}/{task.total} steps  loss {task.fields[loss]:.3f}"),
-        TimeRemainingColumn(),
-        console=ERR,
-        transient=True,
-    )
-
-    def live(spec: Spec) -> Callable[[Where], None]:
-        for old in bar.task_ids:
-            bar.remove_task(old)
-        task = bar.add_task("", total=None, seed=spec.seed, where="1", loss=float("nan"))
-        return lambda at: bar.update(
-            task, total=at.steps, completed=at.step, where=f"{at.task}/{at.tasks}", loss=at.loss
-        )
-
-    def plain(spec: Spec) -> Callable[[Where], None]:
-        def watch(at: Where) -> None:
-            if at.accuracy:
-                seen = " ".join(f"{a:.1f}" for a in at.accuracy)
-                ERR.print(f"seed {spec.seed}  task {at.task}/{at.tasks}  accuracy {seen}")
-
-        return watch
-
-    if ERR.is_terminal:
-        with bar:
-            yield live
-    else:
-        yield plain
-
-
-def line(record: Record, out: Path) -> str:
+def line(record: Record, store: Store) -> str:
     if record.status != "done":
         why = f": {escape(record.error.splitlines()[-1])}" if record.error else ""
         return f"seed {record.seed}: [red]{record.status}[/] after {record.steps} steps{why}"
     forgotten = "" if record.forgetting is None else f", forgetting {record.forgetting:.2f}"
-    offline = intransigence(record, out)
+    offline = intransigence(record, store)
     return (
         f"seed {record.seed}: average accuracy {record.average_accuracy:.2f}{forgotten}"
         + ("" if offline is None else f", intransigence {offline:.2f}")
@@ -239,9 +201,9 @@ def line(record: Record, out: Path) -> str:
     )
 
 
-def intransigence(record: Record, out: Path) -> float | None:
+def intransigence(record: Record, store: Store) -> float | None:
     """Against the offline record of the same scenario and seed, where there is one."""
-    for other in records.read(out / "records.jsonl"):
+    for other in store.finished().values():
         same = other.seed == record.seed and other.spec["scenario"] == record.spec["scenario"]
         if same and other.method == "offline" and other.status == "done":
             return metrics.intransigence(record.accuracy, other.accuracy[0])

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
@@ -13,17 +14,18 @@ from rich.markup import escape
 from rich.table import Table
 
 from engram.cli import WrongCallError
-from engram.cli.options import parse
+from engram.cli.options import EngineOptions, parse
 from engram.cli.resolve import positive, with_method_files
-from engram.cli.run import line, progress
+from engram.cli.run import line
 from engram.cli.screen import ERR, OUT, writable
+from engram.cli.sweep import engine_of, sweep
 from engram.experiments import records
-from engram.experiments.engines import Job, run_jobs
+from engram.experiments.engines import Job
 from engram.experiments.records import Record
-from engram.experiments.run import RECORDS
 from engram.experiments.search import HELD_OUT, TRIAL_SEED, SelectOn, axes, check_folder
 from engram.experiments.search import search as run_search
 from engram.experiments.spec import Spec
+from engram.experiments.store import RECORDS, Store
 from engram.experiments.tuning import Tuned, tuned
 from engram.paper.cells import Protocol
 from engram.paper.presets import label, preset
@@ -31,8 +33,8 @@ from engram.report.sensitivity import sensitivity
 from engram.report.style import checked, save
 
 
-@dataclass
-class SearchOptions:
+@dataclass(kw_only=True)
+class SearchOptions(EngineOptions):
     """Tunes every method with the same number of trials on held-out training images, then runs each with its best
     values on all training data; says what was spent on which method."""
 
@@ -51,8 +53,6 @@ class SearchOptions:
     """Folder for the records; what is recorded there is not run again."""
     figure: Path | None = None
     """File for the sensitivity plot (.png, .svg, .pdf or .html); sensitivity.png in the folder where none is given."""
-    workers: int | None = None
-    """Processes; as many as cores."""
     json: bool = False
     """Print JSON: a list of methods."""
 
@@ -90,8 +90,6 @@ def specs(options: SearchOptions) -> list[Spec]:
     if options.trials < 2:
         raise ValueError(f"trials {options.trials} is out of range; give 2 or more")
     positive("seeds", options.seeds)
-    if options.workers is not None:
-        positive("workers", options.workers)
     writable(options.out)
     bases = [preset(options.scenario, method, protocol=options.protocol) for method in options.methods]
     check_folder(options.out, bases, options.trials, options.select_on)
@@ -102,6 +100,7 @@ def specs(options: SearchOptions) -> list[Spec]:
 
 def run_all(bases: Sequence[Spec], options: SearchOptions) -> list[Record]:
     """Runs trials and winners, a line each."""
+    store, engine = Store(options.out, lambda _: None), engine_of(options)
     on = f"{HELD_OUT:.0%} of the training images" if options.select_on == "holdout" else "the test images"
     ERR.print(
         f"[bold]{escape(bases[0].scenario_name)}[/]: {options.trials} trials for each of {len(bases)} method(s), "
@@ -110,23 +109,19 @@ def run_all(bases: Sequence[Spec], options: SearchOptions) -> list[Record]:
     for base in bases:
         over = ", ".join(f"{axis.name} in {tuple(axis.where)}" for axis in axes(base))
         ERR.print(f"  {base.method_name}: {escape(over)}")
-    total = len(bases) * (options.trials + options.seeds)
-    done: list[Record] = []
-    with progress() as watch:
 
-        def run(jobs: list[Job]) -> Iterator[tuple[Job, Record]]:
-            named = [replace(job, preset=label(job.spec)) for job in jobs]
-            return run_jobs(named, options.out, workers=options.workers, watch=watch)
+    def run(jobs: list[Job]) -> list[tuple[Job, Record]]:
+        named = [replace(job, preset=label(job.spec)) for job in jobs]
+        return sweep(named, options.out, engine, each)
 
-        seeds = range(options.seeds)
-        for job, record in run_search(bases, run, trials=options.trials, seeds=seeds, select_on=options.select_on):
-            done.append(record)
-            note = job.search or {}
-            ERR.print(
-                f"{len(done)}/{total}  {note['stage']}  {record.method} {point(note['point'])}  "
-                f"{line(record, options.out)}"
-            )
-    return done
+    def each(job: Job, record: Record) -> str:
+        note = job.search or {}
+        return f"{note['stage']}  {record.method} {point(note['point'])}  {line(record, store)}"
+
+    seeds = range(options.seeds)
+    with closing(engine):
+        runs = run_search(bases, run, trials=options.trials, seeds=seeds, select_on=options.select_on)
+        return [record for _, record in runs]
 
 
 def point(values: dict[str, object]) -> str:

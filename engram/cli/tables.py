@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-import sys
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -12,7 +12,7 @@ import tyro
 from rich.markup import escape
 
 from engram.cli import WrongCallError
-from engram.cli.options import parse
+from engram.cli.options import EngineOptions, parse
 from engram.cli.screen import ERR, OUT, writable
 from engram.experiments import records
 from engram.experiments.records import Record
@@ -145,8 +145,8 @@ def compare_table1(form: Format) -> int:
     return 0
 
 
-@dataclass
-class ReproduceOptions:
+@dataclass(kw_only=True)
+class ReproduceOptions(EngineOptions):
     """Makes the runs of a published table that are not recorded yet, then compares."""
 
     table: tyro.conf.Positional[str]
@@ -162,8 +162,6 @@ class ReproduceOptions:
     protocol: Protocol = "own"
     """The copied rows (lwf, dgr, rtf): as their authors made them, or in the protocol that all other rows have."""
     seeds: Annotated[int, tyro.conf.arg(help="Runs a cell: seeds 0 to this less one.")] = 10
-    workers: int | None = None
-    """Processes; as many as cores."""
     results: Path = Path("results")
     """Folder for the records, a file a table; what is recorded there is not run again."""
 
@@ -173,9 +171,8 @@ def reproduce(arguments: list[str]) -> int:
     options = parse(ReproduceOptions, with_table(arguments), "engram reproduce")
     try:
         table = table_name(options.table)
-        for name in ("seeds", "workers"):
-            if getattr(options, name) is not None and getattr(options, name) < 1:
-                raise ValueError(f"{name} {getattr(options, name)} is out of range; give 1 or more")
+        if options.seeds < 1:
+            raise ValueError(f"seeds {options.seeds} is out of range; give 1 or more")
         for name in options.skip:
             chosen("row", [name], list(published()[table]))
         rows, of_twins = rows_and_twins(table, options.rows, options.twins, options.skip)
@@ -186,7 +183,7 @@ def reproduce(arguments: list[str]) -> int:
     for twin in of_twins:
         labels += [label for column in twin.columns if column in columns for label in twin.variants(column)]
     writable(options.results)
-    status = make_runs(table, labels, options.seeds, options.results, options.workers)
+    status = make_runs(table, labels, options.seeds, options.results, options)
     if rows:
         print_cells(table, compared(table, options.results, tuple(rows), tuple(columns), options.protocol), OUT)
     if of_twins:
@@ -207,10 +204,12 @@ def rows_and_twins(
     return rows, [twin for twin in twins_of(table) if twin.full_name in asked]
 
 
-def make_runs(table: str, labels: list[str], seeds: int, folder: Path, workers: int | None) -> int:
+def make_runs(table: str, labels: list[str], seeds: int, folder: Path, options: EngineOptions) -> int:
     """Runs what is missing, a seed of every cell before the next seed, so that a stopped table is even."""
-    from engram.cli.run import line, progress
-    from engram.experiments.engines import Job, run_jobs
+    from engram.cli.run import line
+    from engram.cli.sweep import engine_of, sweep
+    from engram.experiments.engines import Job
+    from engram.experiments.store import Store
     from engram.methods import methods
     from engram.paper.presets import spec_of
 
@@ -218,20 +217,14 @@ def make_runs(table: str, labels: list[str], seeds: int, folder: Path, workers: 
     if absent:
         ERR.print(f"not there yet: {', '.join(absent)}")
     labels = [label for label in labels if label.split()[1] not in absent]
-    done = status = 0
-    total = len(labels) * seeds
     try:
+        engine = engine_of(options)
         jobs = [Job(spec_of(label, seed), label) for seed in range(seeds) for label in labels]
-        with progress() as watch:
-            for job, record in run_jobs(jobs, folder, file=f"{table}.jsonl", workers=workers, watch=watch):
-                done += 1
-                status = status if record.status == "done" else 1
-                ERR.print(f"{done}/{total}  {job.preset}  {line(record, folder)}")
-    except ValueError as error:  # the data cannot be had
+    except ValueError as error:  # the data cannot be had, for example
         raise WrongCallError(str(error)) from error
-    except KeyboardInterrupt:
-        print(
-            f"\n{done} of {total} runs are recorded in {folder}; the same command goes on from there", file=sys.stderr
+    store = Store(folder, lambda _: None)
+    with closing(engine):
+        done = sweep(
+            jobs, folder, engine, lambda job, record: f"{job.preset}  {line(record, store)}", file=f"{table}.jsonl"
         )
-        raise
-    return status
+    return 0 if all(record.status == "done" for _, record in done) else 1

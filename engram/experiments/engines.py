@@ -1,23 +1,28 @@
-"""Engines: many runs, on the processes of this machine."""
+"""Engines: many runs, computed here or elsewhere, and one driver that records them."""
 
 from __future__ import annotations
 
-import multiprocessing
-import os
+import traceback
+from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
+from engram.experiments.checkpoints import Checkpoints
 from engram.experiments.records import Record
-from engram.experiments.run import RECORDS, run_or_fail
-from engram.experiments.spec import Spec, from_json
+from engram.experiments.run import compute, failed
+from engram.experiments.spec import Spec
+from engram.experiments.store import RECORDS, Claim, Say, Store, tell
 from engram.learning.train import Progress
-from engram.methods import load_file, loaded_files
 
 
-@dataclass(frozen=True)
+class EngineError(RuntimeError):
+    """Nothing can be run there. What is recorded is kept."""
+
+
+@dataclass(frozen=True, eq=False)
 class Job:
     """A run, the preset that it is, and its part in a search."""
 
@@ -26,10 +31,60 @@ class Job:
     search: dict[str, Any] | None = None
     """What the record says of it; see `Record.search`."""
 
+    @cached_property
+    def key(self) -> str:
+        return self.spec.key
 
-def workers_for(jobs: int, asked: int | None) -> int:
-    """As many processes as asked for, or as there are cores; never more than runs."""
-    return max(1, min(jobs, asked or os.cpu_count() or 1))
+    def __str__(self) -> str:
+        return f"{self.spec.scenario_name} {self.spec.method_name} seed {self.spec.seed}"
+
+
+@dataclass(frozen=True)
+class At:
+    """Where a run is, and how far; without progress where it has just started."""
+
+    job: Job
+    where: str
+    progress: Progress | None = None
+
+
+@dataclass(frozen=True)
+class Ended:
+    """A run has its record, or whatever computed it died."""
+
+    job: Job
+    record: Record | None
+    why: str = ""
+
+
+Report = Callable[[At | Ended], None]
+
+
+class Engine(Protocol):
+    """Computes runs and hands their records over; the driver alone writes those. One engine may serve many sweeps."""
+
+    def open(self, runs: int, say: Say) -> int:
+        """Gets ready for so many runs, and tells how many it takes at a time."""
+
+    def submit(self, job: Job, checkpoints: Checkpoints) -> None:
+        """Takes a run, which goes on from its latest checkpoint."""
+
+    def wait(self, report: Report) -> None:
+        """Returns when something has happened, and has reported it."""
+
+    def drop(self) -> None:
+        """Ends at once whatever is still running."""
+
+    def close(self) -> None:
+        """Ends everything."""
+
+
+def attempt(spec: Spec, checkpoints: Checkpoints, watch: Callable[[Progress], None]) -> Record:
+    """The record of a run; what goes wrong inside the run becomes one with status `failed`."""
+    try:
+        return compute(spec, save=checkpoints.save, resume=checkpoints.latest(), watch=watch)
+    except Exception:
+        return failed(spec, traceback.format_exc())
 
 
 def run_jobs(
@@ -37,39 +92,101 @@ def run_jobs(
     out: Path,
     *,
     file: str = RECORDS,
-    workers: int | None = None,
-    watch: Callable[[Spec], Callable[[Progress], None]] = lambda _: lambda _: None,
+    engine: Engine | None = None,
+    watch: Callable[[At], None] = lambda _: None,
+    say: Say = tell,
 ) -> Iterator[tuple[Job, Record]]:
-    """Runs the jobs and gives each with its record as it ends; what is recorded already comes at once.
+    """Runs the jobs and gives each with its record as it ends; what is recorded already comes first.
 
-    One job, or one worker, runs in this process and can be watched; more run in processes of their own, each started
-    once and fed with runs.
+    A run whose worker died is tried once more, from its last checkpoint. Several drivers may share the folder `out`:
+    each run is computed by one of them.
     """
-    count = workers_for(len(jobs), workers)
-    if count == 1:
-        for job in jobs:
-            yield (
-                job,
-                run_or_fail(job.spec, out, file=file, preset=job.preset, search=job.search, watch=watch(job.spec)),
-            )
-        return
-    context = multiprocessing.get_context("spawn")  # forked threads of torch may hang
-    with ProcessPoolExecutor(count, mp_context=context, initializer=prepare, initargs=(loaded_files(),)) as pool:
-        futures = {pool.submit(work, job.spec.to_json(), str(out), file, job.preset, job.search): job for job in jobs}
+    store = Store(out, say)
+    waiting: deque[Job] = deque()
+    for job in jobs:
+        if record := store.finished().get(job.key):
+            yield job, record
+        else:
+            waiting.append(job)
+    if waiting:
+        from engram.experiments.local import Local
+
+        used = engine or Local()
         try:
-            for future in as_completed(futures):
-                yield futures[future], future.result()
-        except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)
-            raise
+            yield from Driver(store, used, file, watch, say).drive(waiting)
+        finally:
+            used.drop()
+            if engine is None:
+                used.close()
 
 
-def prepare(method_files: list[str]) -> None:
-    """Makes a worker know the methods that this process has loaded."""
-    for path in method_files:
-        load_file(Path(path))
+class Driver:
+    """Feeds an engine and writes down what comes back: the one writer of a sweep."""
 
+    def __init__(self, store: Store, engine: Engine, file: str, watch: Callable[[At], None], say: Say) -> None:
+        self.store, self.engine, self.file, self.watch, self.say = store, engine, file, watch, say
+        self.running: dict[Job, Claim] = {}
+        self.deaths: Counter[Job] = Counter()
+        self.ended: deque[Ended] = deque()
 
-def work(spec: dict[str, Any], out: str, file: str, preset: str | None, search: dict[str, Any] | None) -> Record:
-    """One run in a worker."""
-    return run_or_fail(from_json(spec), Path(out), file=file, preset=preset, search=search)
+    def drive(self, waiting: deque[Job]) -> Iterator[tuple[Job, Record]]:
+        slots = self.engine.open(len(waiting), self.say)
+        try:
+            while waiting or self.running:
+                yield from self.fill(waiting, slots)
+                if self.running:
+                    self.engine.wait(self.hear)
+                elif waiting:
+                    self.wait_for_others(waiting[0])
+                while self.ended:
+                    yield from self.conclude(self.ended.popleft())
+        finally:
+            for claim in self.running.values():
+                claim.release()
+
+    def fill(self, waiting: deque[Job], slots: int) -> Iterator[tuple[Job, Record]]:
+        """Gives the engine what it has room for; what another process runs now is put off."""
+        for _ in range(len(waiting)):
+            if len(self.running) >= slots:
+                return
+            job = waiting.popleft()
+            claim = self.store.claim(job.key)
+            if claim is None:
+                waiting.append(job)
+            elif record := self.store.finished().get(job.key):  # another process was faster
+                claim.release()
+                yield job, record
+            else:
+                self.running[job] = claim
+                self.submit(job)
+
+    def submit(self, job: Job) -> None:
+        self.engine.submit(job, Checkpoints(self.store.checkpoints(job.key), self.say))
+
+    def hear(self, event: At | Ended) -> None:
+        if isinstance(event, At):
+            self.watch(event)
+        else:
+            self.ended.append(event)
+
+    def wait_for_others(self, job: Job) -> None:
+        self.say(f"{job}: another process runs it; waiting for its record")
+        claim = self.store.claim(job.key, wait=True)
+        assert claim is not None
+        claim.release()
+
+    def conclude(self, end: Ended) -> Iterator[tuple[Job, Record]]:
+        """Writes a record down, or tries once more where there is none."""
+        job = end.job
+        if end.record is None and not self.deaths[job]:
+            self.deaths[job] += 1
+            self.say(f"{job}: {end.why.splitlines()[0]}; trying once more")
+            self.submit(job)
+            return
+        record = end.record or failed(job.spec, end.why)
+        if record.key != job.key:
+            record = failed(job.spec, "another version of engram, or of the method, was run")
+        record.preset, record.search = job.preset, job.search or {}
+        self.store.add(record, self.file)
+        self.running.pop(job).release()
+        yield job, record

@@ -61,12 +61,27 @@ class Record:
         return cls(**{name: value for name, value in values.items() if name in known})
 
 
+class UnwritableError(OSError):
+    """The disk does not take what a sweep cannot do without."""
+
+    def __init__(self, what: str, path: Path, error: OSError) -> None:
+        super().__init__(
+            f"{what} cannot be written to {path}: {error.strerror or error}. What was recorded before is kept; "
+            "when that is mended, the same command goes on from there"
+        )
+
+
 def read(path: Path, say: Callable[[str], None] = lambda text: print(text, file=sys.stderr)) -> list[Record]:
     """The records of a file, in order; a line that is not one (torn by a crash) is reported and skipped."""
-    records: list[Record] = []
     if not path.exists():
-        return records
-    for number, line in enumerate(path.read_text(encoding="utf-8", errors="replace").splitlines(), 1):
+        return []
+    return parse(path.read_text(encoding="utf-8", errors="replace"), path, 1, say)
+
+
+def parse(text: str, path: Path, first: int, say: Callable[[str], None]) -> list[Record]:
+    """The records in a piece of a file that begins with line `first`."""
+    records: list[Record] = []
+    for number, line in enumerate(text.split("\n"), first):
         if not line.strip():
             continue
         try:
@@ -78,14 +93,23 @@ def read(path: Path, say: Callable[[str], None] = lambda text: print(text, file=
 
 def append(path: Path, record: Record) -> None:
     """Adds a record, whole or not at all as far as readers can see, and waits until it is on the disk."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("a+b") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        size = file.seek(0, os.SEEK_END)
-        torn = b""
-        if size:
-            file.seek(size - 1)
-            torn = b"" if file.read(1) == b"\n" else b"\n"  # a crash left half a line: keep away from it
-        file.write(torn + record.to_json().encode() + b"\n")
-        file.flush()
-        os.fsync(file.fileno())
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("a+b", buffering=0) as file:  # what does not fit fails here, not when the file is closed
+            fcntl.flock(file, fcntl.LOCK_EX)
+            size = file.seek(0, os.SEEK_END)
+            torn = b""
+            if size:
+                file.seek(size - 1)
+                torn = b"" if file.read(1) == b"\n" else b"\n"  # a crash left half a line: keep away from it
+            left = memoryview(torn + record.to_json().encode() + b"\n")
+            try:
+                while left:
+                    left = left[file.write(left) :]
+                os.fsync(file.fileno())
+            except OSError:
+                file.truncate(size)
+                raise
+    except OSError as error:
+        what = f"the record of {record.scenario} {record.method}, seed {record.seed},"
+        raise UnwritableError(what, path, error) from error

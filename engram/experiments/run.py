@@ -5,13 +5,10 @@ from __future__ import annotations
 import copy
 import ctypes
 import os
-import pickle
 import platform
 import resource
-import shutil
 import subprocess
 import sys
-import traceback
 from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
@@ -20,9 +17,10 @@ from typing import Any
 import torch
 
 import engram
-from engram.experiments import records
+from engram.experiments.checkpoints import Checkpoints
 from engram.experiments.records import Record
 from engram.experiments.spec import Spec
+from engram.experiments.store import Say, Store, tell
 from engram.learning import metrics
 from engram.learning.combine import combine
 from engram.learning.evaluate import Evaluation
@@ -31,8 +29,6 @@ from engram.learning.method import Method
 from engram.learning.train import Checkpoint, Outcome, Progress, train
 from engram.nets.mlp import MLP
 from engram.scenarios.scenario import Scenario
-
-RECORDS = "records.jsonl"
 
 
 def run(
@@ -71,17 +67,37 @@ def run_spec(
     spec: Spec,
     out: Path | None = None,
     *,
-    file: str = RECORDS,
-    preset: str | None = None,
-    search: dict[str, Any] | None = None,
     watch: Callable[[Progress], None] = lambda _: None,
-    say: Callable[[str], None] = lambda text: print(text, file=sys.stderr),
+    say: Say = tell,
 ) -> Record:
     """The record of a spec: from the files in `out` where it is there, else by running it."""
-    if out and (found := recorded(spec.key, out, say)):
+    if not out:
+        return compute(spec, watch=watch)
+    store = Store(out, say)
+    if found := store.finished().get(spec.key):
         return found
+    claim = store.claim(spec.key, wait=True)
+    assert claim is not None
+    try:
+        if found := store.finished().get(spec.key):  # by whom we have waited for
+            return found
+        checkpoints = Checkpoints(store.checkpoints(spec.key), say)
+        record = compute(spec, save=checkpoints.save, resume=checkpoints.latest(), watch=watch)
+        store.add(record)
+        return record
+    finally:
+        claim.release()
+
+
+def compute(
+    spec: Spec,
+    *,
+    save: Callable[[Checkpoint], None] = lambda _: None,
+    resume: Checkpoint | None = None,
+    watch: Callable[[Progress], None] = lambda _: None,
+) -> Record:
+    """Runs a spec here and now; what it returns is written nowhere yet."""
     settle(spec.threads)
-    checkpoints = Checkpoints(out / "checkpoints" / spec.key, say) if out else None
     outcome = train(
         spec.scenario.deal(spec.seed, spec.device),
         copy.deepcopy(spec.method),
@@ -90,48 +106,21 @@ def run_spec(
         seed=spec.seed,
         device=spec.device,
         evaluation=spec.evaluation,
-        save=checkpoints.save if checkpoints else lambda _: None,
-        resume=checkpoints.latest() if checkpoints else None,
+        save=save,
+        resume=resume,
         watch=watch,
     )
-    record = record_of(spec, outcome, preset, search)
-    if out:
-        records.append(out / file, record)
-    if checkpoints:
-        checkpoints.remove()
+    return record_of(spec, outcome)
+
+
+def failed(spec: Spec, error: str) -> Record:
+    """The record of a run that broke off, with its traceback or what ended its process."""
+    record = record_of(spec, Outcome(status="failed"))
+    record.error = error
     return record
 
 
-def recorded(key: str, folder: Path, say: Callable[[str], None]) -> Record | None:
-    """The finished run of this key in a folder's record files."""
-    for file in sorted(folder.glob("*.jsonl")):
-        for record in records.read(file, say):
-            if record.key == key and record.status != "failed":
-                record.reused = True
-                return record
-    return None
-
-
-def run_or_fail(
-    spec: Spec,
-    out: Path,
-    *,
-    file: str,
-    preset: str | None,
-    search: dict[str, Any] | None = None,
-    watch: Callable[[Progress], None] = lambda _: None,
-) -> Record:
-    """As `run_spec`, but what goes wrong inside the run becomes a record with status `failed`."""
-    try:
-        return run_spec(spec, out, file=file, preset=preset, search=search, watch=watch)
-    except Exception:
-        record = record_of(spec, Outcome(status="failed"), preset, search)
-        record.error = traceback.format_exc()
-        records.append(out / file, record)
-        return record
-
-
-def record_of(spec: Spec, outcome: Outcome, preset: str | None = None, search: dict[str, Any] | None = None) -> Record:
+def record_of(spec: Spec, outcome: Outcome) -> Record:
     a = outcome.accuracy
     whole = outcome.status == "done"
     return Record(
@@ -155,8 +144,6 @@ def record_of(spec: Spec, outcome: Outcome, preset: str | None = None, search: d
         steps=outcome.steps,
         seconds=outcome.seconds,
         memory=outcome.memory,
-        preset=preset,
-        search=search or {},
         environment={
             **machine(),
             "threads": spec.threads,
@@ -166,42 +153,6 @@ def record_of(spec: Spec, outcome: Outcome, preset: str | None = None, search: d
             "resumed_after_task": outcome.resumed_after_task,
         },
     )
-
-
-class Checkpoints:
-    """The checkpoints of one run: a folder with the latest, written whole or not at all."""
-
-    def __init__(self, folder: Path, say: Callable[[str], None]) -> None:
-        self.folder, self.say = folder, say
-
-    def save(self, checkpoint: Checkpoint) -> None:
-        self.folder.mkdir(parents=True, exist_ok=True)
-        older = list(self.folder.iterdir())
-        epoch = f"-epoch-{checkpoint['epoch']}" if checkpoint["epoch"] else ""
-        path = self.folder / f"task-{checkpoint['task']}{epoch}.pt"
-        part = path.with_suffix(f".{os.getpid()}.part")
-        with part.open("wb") as file:
-            torch.save(checkpoint, file)
-            file.flush()
-            os.fsync(file.fileno())
-        part.replace(path)
-        for old in older:
-            if old != path:
-                old.unlink(missing_ok=True)
-
-    def latest(self) -> Checkpoint | None:
-        """What an interrupted run left, or None."""
-        newest = sorted(self.folder.glob("*.pt"), key=lambda path: path.stat().st_mtime_ns)
-        for path in reversed(newest):
-            try:
-                checkpoint: Checkpoint = torch.load(path, weights_only=True)
-                return checkpoint
-            except (RuntimeError, EOFError, OSError, pickle.UnpicklingError) as error:
-                self.say(f"{path}: not a whole checkpoint ({type(error).__name__}), left aside")
-        return None
-
-    def remove(self) -> None:
-        shutil.rmtree(self.folder, ignore_errors=True)
 
 
 def settle(threads: int) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import inspect
 import json
+from collections.abc import Mapping
 from dataclasses import MISSING, Field, asdict, dataclass, field, fields
 from typing import Any, TypeVar
 
@@ -87,13 +88,15 @@ class Spec:
         return hashlib.sha256(json.dumps(named, sort_keys=True).encode()).hexdigest()[:16]
 
 
-def from_json(values: dict[str, Any]) -> Spec:
-    """The spec that `to_json` wrote; its image sets are loaded and must have the same content."""
+def from_json(values: dict[str, Any], given: Mapping[str, Images] | None = None) -> Spec:
+    """The spec that `to_json` wrote; its image sets are those given by content, else loaded, and must be the same."""
     try:
         scenario = dict(values["scenario"])
         make, names = scenario.pop("make"), scenario.pop("images")
         cls = known("make", make, {cls.make: cls for cls in MAKERS.values()})
-        loaded = tuple(images_of(name, fingerprint) for name, fingerprint in names.items())
+        loaded = tuple(
+            (given or {}).get(fingerprint) or images_of(name, fingerprint) for name, fingerprint in names.items()
+        )
         members = [
             method_class(method["name"])(**{k: fixed(v) for k, v in method.items() if k != "name"})
             for method in values["method"]

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, Literal
 
+from engram.experiments.engines import At
 from engram.experiments.records import Record
 from engram.experiments.spec import Spec
 from engram.learning.train import Progress
@@ -18,7 +19,6 @@ from engram.learning.train import Progress
 Axis = Literal["step", "task"]
 """What a value stands at: gradient steps, or tasks learned."""
 Name = Literal["tensorboard", "mlflow", "wandb"]
-Watch = Callable[[Spec], Callable[[Progress], None]]
 PROJECT = "engram"
 
 
@@ -157,19 +157,10 @@ class Tracking:
             if importlib.util.find_spec(package) is None:
                 raise ValueError(f"track {name} needs the package {package}: pip install 'engram[track]'")
 
-    def watching(self, show: Watch = lambda _: lambda _: None) -> Watch:
-        """Hands progress on to `show` and to the trackers; a run that is only read never reports, and opens nothing."""
-
-        def watch(spec: Spec) -> Callable[[Progress], None]:
-            shown = show(spec)
-
-            def follow(at: Progress) -> None:
-                shown(at)
-                self.follow(spec, at)
-
-            return follow
-
-        return watch
+    def watch(self, event: At) -> None:
+        """Hands progress on to the trackers; a run that is only read never reports, and opens nothing."""
+        if event.progress:
+            self.follow(event.job.spec, event.progress)
 
     def follow(self, spec: Spec, at: Progress) -> None:
         if spec.key not in self.live:

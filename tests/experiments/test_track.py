@@ -41,7 +41,7 @@ def no_network(monkeypatch):
 def tracked(names: list[str], out: Path) -> Record:
     """A run that is followed live."""
     tracking = Tracking(names, out, say=lambda text: pytest.fail(text))
-    ((_, record),) = run_jobs([Job(SPEC)], out, watch=tracking.watching())
+    ((_, record),) = run_jobs([Job(SPEC)], out, watch=tracking.watch)
     tracking.finish(record)
     return record
 
@@ -150,7 +150,7 @@ def test_a_tracker_that_fails_is_reported_and_the_run_goes_on(tmp_path, monkeypa
 
     monkeypatch.setattr(track.TensorBoard, "log", full)
     tracking = Tracking(["tensorboard"], tmp_path, say=said.append)
-    ((_, record),) = run_jobs([Job(SPEC)], tmp_path, watch=tracking.watching())
+    ((_, record),) = run_jobs([Job(SPEC)], tmp_path, watch=tracking.watch)
     tracking.finish(record)
     assert record.status == "done"
     assert said == ["tracker tensorboard stopped: OSError: no space left"]

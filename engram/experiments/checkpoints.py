@@ -1,0 +1,70 @@
+"""Checkpoints: what an interrupted run goes on from."""
+
+from __future__ import annotations
+
+import io
+import os
+import pickle
+from pathlib import Path
+
+import torch
+
+from engram.experiments.store import Say, tell
+from engram.learning.train import Checkpoint
+
+
+class Checkpoints:
+    """The checkpoints of one run: a folder with the latest, written whole or not at all."""
+
+    def __init__(self, folder: Path, say: Say = tell) -> None:
+        self.folder, self.say = folder, say
+        self.failed = False
+
+    def save(self, checkpoint: Checkpoint) -> None:
+        """Writes a checkpoint in place of the one before; where the disk does not take it the run goes on without."""
+        epoch = f"-epoch-{checkpoint['epoch']}" if checkpoint["epoch"] else ""
+        self.write(f"task-{checkpoint['task']}{epoch}.pt", packed(checkpoint))
+
+    def write(self, name: str, content: bytes) -> None:
+        path = self.folder / name
+        part = path.with_suffix(f".{os.getpid()}.part")
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            older = list(self.folder.glob("*.pt"))  # not parts: another process may be writing one
+            with part.open("wb", buffering=0) as file:
+                left = memoryview(content)
+                while left:
+                    left = left[file.write(left) :]
+                os.fsync(file.fileno())
+            part.replace(path)
+        except OSError as error:
+            part.unlink(missing_ok=True)
+            if not self.failed:
+                self.say(f"{path} cannot be written: {error.strerror}; the run goes on, but could not be resumed there")
+            self.failed = True
+            return
+        for old in older:
+            if old != path:
+                old.unlink(missing_ok=True)
+
+    def latest(self) -> Checkpoint | None:
+        """What an interrupted run left, or None."""
+        newest = sorted(self.folder.glob("*.pt"), key=lambda path: path.stat().st_mtime_ns)
+        for path in reversed(newest):
+            try:
+                return unpacked(path.read_bytes())
+            except (RuntimeError, ValueError, EOFError, OSError, pickle.UnpicklingError) as error:
+                self.say(f"{path}: not a whole checkpoint ({type(error).__name__}), left aside")
+        return None
+
+
+def packed(checkpoint: Checkpoint) -> bytes:
+    """A checkpoint as the content of a file."""
+    content = io.BytesIO()
+    torch.save(checkpoint, content)
+    return content.getvalue()
+
+
+def unpacked(content: bytes) -> Checkpoint:
+    checkpoint: Checkpoint = torch.load(io.BytesIO(content), weights_only=True)
+    return checkpoint

@@ -1,0 +1,222 @@
+"""The processes of this machine: started once, fed with runs over pipes, replaced when they die."""
+
+from __future__ import annotations
+
+import faulthandler
+import multiprocessing
+import os
+import signal
+import threading
+import time
+import traceback
+from collections import deque
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from multiprocessing import connection
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+from engram.data import Images
+from engram.experiments.checkpoints import Checkpoints
+from engram.experiments.engines import At, Ended, EngineError, Job, Report, attempt
+from engram.experiments.run import failed
+from engram.experiments.spec import from_json
+from engram.experiments.store import Say
+from engram.learning.train import Progress
+from engram.methods import load_file, loaded_files
+
+CONTEXT = multiprocessing.get_context("spawn")  # forked threads of torch may hang
+EVERY = 0.5
+"""Seconds between two reports of a run's progress."""
+
+
+class Worker:
+    """One process, and what it is doing."""
+
+    def __init__(self, number: int) -> None:
+        self.name = f"worker {number}"
+        self.pipe, theirs = CONTEXT.Pipe()
+        self.crash, their_crash = CONTEXT.Pipe(duplex=False)
+        self.ready = False
+        self.job: Job | None = None
+        self.images: set[str] = set()
+        self.process = CONTEXT.Process(
+            target=serve, args=(theirs, their_crash, loaded_files()), name=self.name, daemon=True
+        )
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # the worker inherits that: Ctrl-C is ours
+        try:
+            self.process.start()
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        theirs.close()
+        their_crash.close()
+
+    def give(self, job: Job, checkpoints: Checkpoints) -> None:
+        """Hands a run over, with those of its image sets that the worker has not seen."""
+        self.job = job
+        new = [images for images in job.spec.scenario.images if images.fingerprint not in self.images]
+        self.images |= {images.fingerprint for images in new}
+        self.pipe.send(Run(job.spec.to_json(), new, checkpoints.folder))
+
+    def why(self) -> str:
+        """What ended it, in words; with the traceback that a crash of the interpreter left."""
+        self.process.join()
+        code = self.process.exitcode or 0
+        if code < 0:
+            cause = f"its process was ended by {signal.Signals(-code).name}"
+            cause += " (as the system does when memory runs out)" if -code == signal.SIGKILL else ""
+        else:
+            cause = f"its process ended with exit status {code}"
+        trace = b""
+        while self.crash.poll() and (piece := os.read(self.crash.fileno(), 1 << 16)):
+            trace += piece
+        return "\n".join([cause, *trace.decode(errors="replace").splitlines()])
+
+    def close(self) -> None:
+        self.process.kill()
+        self.process.join()
+        self.process.close()
+        self.pipe.close()
+        self.crash.close()
+
+
+@dataclass(frozen=True)
+class Run:
+    """What a worker is told of a run."""
+
+    spec: dict[str, Any]
+    images: list[Images]
+    checkpoints: Path
+
+
+class Local:
+    """The processes of this machine: as many as asked for, or as there are cores; never more than runs.
+
+    A single run needs no process of its own, unless there is one already.
+    """
+
+    def __init__(self, workers: int | None = None) -> None:
+        self.most = workers or os.cpu_count() or 1
+        self.workers: list[Worker] = []
+        self.started = 0
+        self.taken: deque[tuple[Job, Checkpoints]] = deque()
+
+    def open(self, runs: int, say: Say) -> int:
+        self.slots, self.say = min(runs, self.most), say
+        self.alone = runs == 1 and not self.workers
+        return self.slots
+
+    def submit(self, job: Job, checkpoints: Checkpoints) -> None:
+        self.taken.append((job, checkpoints))
+        if not self.alone:
+            self.feed()
+
+    def feed(self) -> None:
+        """Gives the idle workers what there is to run, and starts as many as there is need and room for."""
+        for worker in self.workers:
+            if self.taken and worker.ready and worker.job is None:
+                with suppress(OSError):  # it has died: `wait` will see that
+                    worker.give(*self.taken.popleft())
+        starting = sum(not worker.ready for worker in self.workers)
+        for _ in range(min(len(self.taken) - starting, self.slots - len(self.workers))):
+            self.started += 1
+            self.workers.append(Worker(self.started))
+
+    def wait(self, report: Report) -> None:
+        if self.alone:
+            job, checkpoints = self.taken.popleft()
+            report(At(job, "here"))
+            report(Ended(job, attempt(job.spec, checkpoints, lambda progress: report(At(job, "here", progress)))))
+            return
+        ready = connection.wait([worker.pipe for worker in self.workers])
+        for worker in [worker for worker in self.workers if worker.pipe in ready]:
+            try:
+                self.hear(worker, worker.pipe.recv(), report)
+            except (EOFError, OSError):
+                self.bury(worker, report)
+        self.feed()
+
+    def hear(self, worker: Worker, message: Any, report: Report) -> None:
+        kind, value = message
+        if kind == "ready":
+            worker.ready = True
+            return
+        assert worker.job is not None
+        if kind == "say":
+            self.say(value)
+        elif kind == "at":
+            report(At(worker.job, worker.name, value))
+        else:
+            job, worker.job = worker.job, None
+            report(Ended(job, value if kind == "record" else failed(job.spec, value)))
+
+    def bury(self, worker: Worker, report: Report) -> None:
+        """Takes a dead worker out; its run is reported as dead."""
+        self.workers.remove(worker)
+        why = worker.why()
+        worker.close()
+        if worker.job is not None:
+            report(Ended(worker.job, None, why))
+        elif not worker.ready:
+            raise EngineError(f"workers cannot be started: {why}")
+
+    def drop(self) -> None:
+        self.taken.clear()
+        for worker in [worker for worker in self.workers if worker.job or not worker.ready]:
+            worker.close()
+            self.workers.remove(worker)
+
+    def close(self) -> None:
+        for worker in self.workers:
+            worker.close()
+        self.workers.clear()
+
+
+def serve(pipe: Connection, crash: Connection, method_files: Sequence[str]) -> None:
+    """A worker: takes runs, and sends back what comes of them, until the driver is gone."""
+    os.dup2(2, 1)  # standard output is the driver's alone
+    faulthandler.enable(crash.fileno(), all_threads=False)
+    threading.Thread(target=outlive_nobody, daemon=True).start()
+    for path in method_files:
+        load_file(Path(path))
+    known: dict[str, Images] = {}
+    try:
+        pipe.send(("ready", None))
+        while True:
+            run: Run = pipe.recv()
+            pipe.send(("at", None))
+            known |= {images.fingerprint: images for images in run.images}
+            checkpoints = Checkpoints(run.checkpoints, lambda text: pipe.send(("say", text)))
+            watch = sparing(lambda progress: pipe.send(("at", progress)))
+            try:
+                spec = from_json(run.spec, known)
+            except Exception:
+                pipe.send(("broken", traceback.format_exc()))
+            else:
+                pipe.send(("record", attempt(spec, checkpoints, watch)))
+    except (EOFError, ConnectionError):  # the driver is gone
+        os._exit(1)
+
+
+def outlive_nobody() -> None:
+    """Ends this process with its driver, however that ended: an orphan would write checkpoints that are another's."""
+    driver = multiprocessing.parent_process()
+    assert driver is not None
+    connection.wait([driver.sentinel])
+    os._exit(1)
+
+
+def sparing(tell: Callable[[Progress], None]) -> Callable[[Progress], None]:
+    """Passes on the end of every task, and of the rest what is not too much."""
+    last = 0.0
+
+    def watch(progress: Progress) -> None:
+        nonlocal last
+        now = time.monotonic()
+        if progress.accuracy or now - last >= EVERY:
+            last = now
+            tell(progress)
+
+    return watch
