@@ -213,9 +213,9 @@ class Learner:
         return self.loss_and_gradients(batch)[1]
 
     def frozen(self) -> Learner:
-        """A copy without gradients and without an optimiser's state: a teacher."""
+        """A copy as at test time, without gradients and without an optimiser's state: a teacher."""
         twin = copy.copy(self)
-        twin.net = copy.deepcopy(self.net).requires_grad_(False)
+        twin.net = copy.deepcopy(self.net).requires_grad_(False).eval()
         twin.params = []
         del twin.optimizer
         return twin

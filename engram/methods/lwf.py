@@ -34,7 +34,7 @@ class LwF(Method):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not self.temperature > 0:
+        if not 0 < self.temperature < float("inf"):
             raise ValueError(f"temperature {self.temperature} is out of range; give a number above 0")
 
     def begin_task(self, learner: Learner, task: Task) -> None:

@@ -32,7 +32,7 @@ class RtF(GenerativeReplay):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not self.temperature > 0:
+        if not 0 < self.temperature < float("inf"):
             raise ValueError(f"temperature {self.temperature} is out of range; give a number above 0")
         if not 0 <= self.generative < float("inf"):
             raise ValueError(f"generative {self.generative} is out of range; give 0 or more")

@@ -149,6 +149,8 @@ class Together(eg.Offline): ...
         ([eg.GEMTextbook(), eg.RehearsalC()], ("GEMTextbook", "RehearsalC"), "data"),
         ([Together(), eg.Offline()], ("Together", "Offline"), "curriculum"),
         ([OwnLoss(), OtherLoss()], ("OwnLoss", "OtherLoss"), "loss"),
+        ([eg.LwF(), eg.DGR()], ("LwF", "DGR"), "loss"),
+        ([eg.SI(), eg.RtF(), eg.DGR()], ("RtF", "DGR"), "loss"),
         ([OtherNetwork(), OwnNetwork()], ("OtherNetwork", "OwnNetwork"), "network"),
     ],
 )

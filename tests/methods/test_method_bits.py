@@ -32,6 +32,13 @@ METHODS = {
     "gem-textbook": lambda: eg.GEMTextbook(capacity=60),
     "rehearsal+online-ewc": lambda: combine([eg.Rehearsal(capacity=60), eg.OnlineEWC(coef=50.0)]),
     "si+gem": lambda: combine([eg.SI(coef=1.0), eg.GEM(capacity=60)]),
+    "lwf": lambda: eg.LwF(),
+    "lwf sum": lambda: eg.LwF(reduction="sum", weighting="count"),
+    "dgr": lambda: eg.DGR(),
+    "rtf": lambda: eg.RtF(),
+    "lwf+si": lambda: combine([eg.LwF(), eg.SI(coef=1.0)]),
+    "rehearsal+lwf": lambda: combine([eg.Rehearsal(capacity=60), eg.LwF()]),
+    "rtf+online-ewc": lambda: combine([eg.RtF(), eg.OnlineEWC(coef=1.0)]),
 }
 
 
@@ -86,6 +93,23 @@ def test_any_coefficient_is_plain_adam_in_the_first_task_only(name, kind):
     assert plain(found[1]["net"]) != plain(wanted[1]["net"])
 
 
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("make", [eg.LwF, eg.DGR, lambda: eg.RtF(generative=0.0)], ids=["lwf", "dgr", "rtf"])
+def test_where_there_is_no_past_to_replay_it_is_plain_adam_bit_for_bit(make, kind):
+    """The first task, by autograd instead of the closed form; RtF's classifier where its autoencoder weighs nothing."""
+    wanted = Run(deal(kind), eg.Adam, ADAM, NET)
+    found = Run(deal(kind), make, ADAM, NET)
+    assert found.outcome.accuracy[0] == wanted.outcome.accuracy[0]
+    assert found.outcome.losses[0] == wanted.outcome.losses[0]
+    same = []
+    for ours, theirs in zip(found.checkpoints, wanted.checkpoints, strict=True):
+        net = {name.removeprefix("classifier."): p for name, p in ours["net"].items() if "generator" not in name}
+        moments = {i: state for i, state in ours["optimizer"]["state"].items() if i < len(net)}
+        assert len(net) == len(theirs["net"]) == 6
+        same.append((plain(net), plain(moments)) == (plain(theirs["net"]), plain(theirs["optimizer"]["state"])))
+    assert same == [True, False, False]
+
+
 @pytest.mark.parametrize("name", ["l2", "ewc", "online-ewc", "si", "mas"])
 def test_a_huge_coefficient_holds_what_matters(name):
     """After task 1 the parameters with a weight stay within a few steps of Adam's; plain training moves them farther.
@@ -128,6 +152,25 @@ def test_resumed_at_any_boundary_it_ends_with_the_same_bits(name, kind):
         resumed = run(name, kind, resume=checkpoint)
         assert resumed.bits() == whole.bits()
         assert plain(resumed.checkpoints[-1]["method"]) == plain(whole.checkpoints[-1]["method"])
+
+
+def test_a_generator_and_its_optimiser_come_back_from_a_checkpoint():
+    """Resumed after the first task, both are as the boundary left them, before anything is trained on."""
+    first = run("dgr").checkpoints[0]
+    method = eg.DGR()
+    seen = {}
+
+    class Looks(eg.Adam):
+        def begin_task(self, learner, task):
+            seen.setdefault("generator", copy.deepcopy(method.generator.state_dict()))
+            seen.setdefault("generator_optimizer", copy.deepcopy(method.generator_optimizer.state_dict()))
+
+    Run(deal(), lambda: combine([method, Looks()]), ADAM, NET, resume={**first, "method": [*first["method"], {}]})
+    kept = first["method"][0]
+    assert plain(seen["generator"]) == plain(kept["generator"])
+    assert plain(seen["generator_optimizer"]["state"]) == plain(kept["generator_optimizer"]["state"])
+    counts = {float(state["step"]) for state in kept["generator_optimizer"]["state"].values()}
+    assert counts == {8.0}, "two passes of four batches"
 
 
 @pytest.mark.parametrize("name", METHODS)
@@ -176,7 +219,9 @@ class Convolutions:
         )
 
 
-@pytest.mark.parametrize("name", ["ewc", "online-ewc", "si", "mas", "mas per sample", "gem", "rehearsal+online-ewc"])
+@pytest.mark.parametrize(
+    "name", ["ewc", "online-ewc", "si", "mas", "mas per sample", "gem", "rehearsal+online-ewc", "lwf", "lwf+si"]
+)
 def test_works_with_a_network_without_closed_forms(name):
     training = SGD if "gem" in name else ADAM
     one = Run(deal("task"), METHODS[name], training, Convolutions())
@@ -241,6 +286,10 @@ def test_a_method_that_touches_a_past_task_s_training_data_raises(make, together
         lambda: eg.GEM(slots_per_task=0),
         lambda: eg.GEM(memory_batch=-1),
         lambda: eg.GEM(margin=-0.5),
+        lambda: eg.LwF(temperature=0.0),
+        lambda: eg.LwF(weighting="half"),
+        lambda: eg.RtF(reduction="average"),
+        lambda: eg.RtF(generative=-1.0),
     ],
     ids=lambda make: str(make.__code__.co_consts[1:]),
 )
@@ -251,7 +300,10 @@ def test_values_that_mean_nothing_are_refused_before_a_run(make, monkeypatch):
         raise AssertionError("the run has begun")
 
     monkeypatch.setattr("engram.scenarios.split.Split.deal", too_late)
-    with pytest.raises(ValueError, match=r"argmax|minibatch|Predicted|form|mixing|exact|coef|xi|slots|memory|margin"):
+    words = (
+        "argmax|minibatch|Predicted|form|mixing|exact|coef|xi|slots|memory|margin|temperature|half|average|generative"
+    )
+    with pytest.raises(ValueError, match=words):
         eg.run(eg.split(blobs(4, train=4, size=3)), make(), net=eg.MLP(3), training=eg.Training(epochs=1))
 
 

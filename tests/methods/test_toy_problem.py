@@ -1,4 +1,4 @@
-"""A problem on which plain Adam forgets and every method helps: permuted patterns, one head, four tasks."""
+"""Problems on which plain Adam forgets and every method helps: permuted patterns, one head, four tasks; new classes."""
 
 import numpy as np
 import pytest
@@ -52,3 +52,34 @@ def test_forgets_much_less_than_plain_training(name, plain):
     assert learned > 95, "it learns the tasks at all"
     assert average > plain["adam"] + 40
     assert average > plain[method.optimizer] + (5 if method.optimizer == "sgd" else 40)
+
+
+REPLAYS = {
+    "lwf": eg.LwF,
+    "dgr": eg.DGR,
+    "rtf": eg.RtF,
+    "rtf sum": lambda: eg.RtF(reduction="sum"),
+    "lwf+si": lambda: combine([eg.LwF(), eg.SI(coef=0.1)]),
+    "rehearsal+lwf": lambda: combine([eg.Rehearsal(capacity=60), eg.LwF()]),
+}
+
+
+def class_scores(method: eg.Method) -> tuple[float, float]:
+    """The same where each of three tasks has two new classes: who forgets scores a third."""
+    images = blobs(6, train=60, test=50, size=6, noise=60)
+    tasks = eg.split(images, kind="class").deal(0)
+    outcome = train(tasks, method, eg.MLP(60), eg.Training(steps=150, batch=32, lr=0.005))
+    return float(np.mean(outcome.accuracy[-1])), float(np.mean([row[-1] for row in outcome.accuracy]))
+
+
+def test_plain_training_keeps_the_last_classes_only():
+    average, learned = class_scores(eg.Adam())
+    assert learned > 98
+    assert average < 40
+
+
+@pytest.mark.parametrize("name", REPLAYS)
+def test_replay_without_stored_images_keeps_classes_apart(name):
+    average, learned = class_scores(REPLAYS[name]())
+    assert learned > 90, "it learns the tasks at all"
+    assert average > 80
