@@ -31,8 +31,9 @@ lint: .venv/developed
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-tables: install  ## the published tables beside ours, from the committed records
-	for table in table2 table3 table4; do $(BIN)/engram compare $$table; done
+tables: install  ## the published tables beside ours, their twins, and the paper's claims, from the committed records
+	for table in table2 table3 table4; do $(BIN)/engram compare $$table --twins; done
+	$(BIN)/engram compare claims
 
 bench: install
 	$(BIN)/engram bench

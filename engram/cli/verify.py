@@ -1,0 +1,96 @@
+"""`engram verify`: recorded runs, picked at random, run again."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+from rich.markup import escape
+from rich.table import Table
+
+from engram.cli import WrongCallError
+from engram.cli.options import parse
+from engram.cli.screen import ERR, OUT
+from engram.experiments import records
+from engram.experiments.records import Record
+from engram.paper.verify import Again, compared, picked
+
+COLOURS = {"same bits": "green", "within spread": "green", "moved": "red", "failed": "red"}
+
+
+@dataclass
+class VerifyOptions:
+    """Runs recorded runs again, picked at random: same bits, within spread, or moved. Records nothing."""
+
+    table: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="[TABLE]")] = ""
+    """Only records of this file in the folder, for example table2; else of all."""
+    sample: int = 3
+    """How many."""
+    seed: int | None = None
+    """Picks the same ones again."""
+    results: Path = Path("results")
+    """Folder with the records."""
+    json: bool = False
+    """Print JSON: a list of key, what, seed, recorded, again, band, verification."""
+
+
+def verify(arguments: list[str]) -> int:
+    """The command. Status 1 where a run has moved or failed."""
+    options = parse(VerifyOptions, arguments, "engram verify")
+    if options.sample < 1:
+        raise WrongCallError(f"sample {options.sample} is out of range; give 1 or more")
+    files = {file.stem: file for file in sorted(options.results.glob("*.jsonl"))}
+    if options.table and options.table not in files:
+        choices = ", ".join(files) or "nothing: there are no records"
+        raise WrongCallError(f"{options.results} has no records of {options.table!r}; choose from {choices}")
+    read = [r for name, file in files.items() if options.table in ("", name) for r in records.read(file)]
+    seed = random.randrange(10_000) if options.seed is None else options.seed
+    chosen = picked(read, options.sample, seed)
+    if not chosen:
+        raise WrongCallError(f"{options.results} has no finished runs")
+    ERR.print(f"{len(chosen)} of {len(read)} records; --seed {seed} picks the same again")
+    found = [run_again(record, read, f"{i}/{len(chosen)}") for i, record in enumerate(chosen, 1)]
+    if options.json:
+        print(json.dumps([one.to_json() for one in found]))
+    else:
+        print_found(found)
+    return 1 if any(one.verification in ("moved", "failed") for one in found) else 0
+
+
+def run_again(record: Record, all_records: list[Record], count: str) -> Again:
+    """Runs a record's spec here and now, and looks at what came of it."""
+    from engram.experiments.run import run_spec
+    from engram.experiments.spec import from_json
+
+    try:
+        spec = from_json(record.spec)
+    except ValueError as error:  # another engram's spec, or the data cannot be had
+        raise WrongCallError(f"{record.key}: {error}") from error
+    machine = record.environment.get("cpu", "an unknown processor")
+    ERR.print(f"{count}  {escape(record.preset or record.key)} seed {record.seed}: {record.seconds:.0f} s on {machine}")
+    try:
+        again = run_spec(spec)
+    except Exception as error:  # whatever broke the run: that it broke is the finding
+        ERR.print(f"{count}  [red]{escape(f'{type(error).__name__}: {error}')}[/]")
+        again = Record(record.key, record.scenario, record.method, record.seed, record.spec, "failed")
+    return compared(record, again, all_records)
+
+
+def print_found(found: list[Again]) -> None:
+    table = Table()
+    for column in ("key", "run", "seed", "recorded", "again", "may differ by", ""):
+        table.add_column(column, justify="left" if column in ("key", "run", "") else "right")
+    for one in found:
+        again = "–" if one.again is None else f"{one.again:.4f}"
+        word = f"[{COLOURS[one.verification]}]{one.verification}[/]"
+        table.add_row(
+            one.key, escape(one.what), str(one.seed), f"{one.recorded:.4f}", again, f"{one.band:.2f}", word
+        )  # fmt: skip
+    OUT.print(table)
+    counts = Counter(one.verification for one in found)
+    OUT.print(", ".join(f"{count} {word}" for word, count in counts.items()))

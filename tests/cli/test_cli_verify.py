@@ -1,0 +1,67 @@
+"""`engram verify`: recorded runs that are run again."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from cli_helpers import Answer
+
+Engram = Callable[..., Answer]
+
+
+@pytest.fixture
+def recorded(engram: Engram, work: Path, data: Path) -> Path:
+    """Four seeds of a small run, in results/tiny.jsonl."""
+    flags = ["--hidden", "8", "8", "--epochs", "2", "--workers", "1"]
+    assert engram("run", "split-tiny/class", "adam", "--seeds", "4", *flags, "--out", "results").status == 0
+    return Path("results/records.jsonl").rename("results/tiny.jsonl")
+
+
+def changed(file: Path, by: float) -> None:
+    """The records with other accuracies than the runs had."""
+    lines = [json.loads(line) for line in file.read_text().splitlines()]
+    for line in lines:
+        line["average_accuracy"] += by
+        line["accuracy"][-1][-1] += by
+    file.write_text("".join(json.dumps(line) + "\n" for line in lines))
+
+
+def test_a_run_that_is_run_again_gives_the_same_bits(engram: Engram, recorded: Path) -> None:
+    before = recorded.read_bytes()
+    answer = engram("verify", "tiny", "--sample", "3", "--seed", "1", "--json")
+    assert answer.status == 0
+    assert [one["verification"] for one in answer.json] == ["same bits"] * 3
+    assert all(one["again"] == one["recorded"] for one in answer.json)
+    assert "--seed 1 picks the same again" in answer.err
+    assert recorded.read_bytes() == before
+    assert [path.name for path in Path("results").glob("*.jsonl")] == ["tiny.jsonl"]
+
+
+def test_a_record_that_is_a_little_off_is_within_its_spread(engram: Engram, recorded: Path) -> None:
+    changed(recorded, 0.2)
+    answer = engram("verify", "--sample", "1", "--json")
+    assert (answer.status, answer.json[0]["verification"]) == (0, "within spread")
+    assert answer.json[0]["again"] == pytest.approx(answer.json[0]["recorded"] - 0.2)
+
+
+def test_a_record_that_is_far_off_has_moved_and_the_status_says_so(engram: Engram, recorded: Path) -> None:
+    changed(recorded, 1000.0)
+    answer = engram("verify", "--sample", "1", "--seed", "0")
+    assert answer.status == 1
+    assert "1 moved" in answer.out
+
+
+@pytest.mark.parametrize(
+    ("call", "says"),
+    [
+        (["verify", "table9"], "choose from tiny"),
+        (["verify", "--sample", "0"], "sample 0 is out of range"),
+        (["verify", "--results", "nowhere"], "nowhere has no finished runs"),
+        (["verify", "table2", "--results", "nowhere"], "there are no records"),
+    ],
+)
+def test_what_cannot_be_verified_is_refused(engram: Engram, recorded: Path, call: list[str], says: str) -> None:
+    answer = engram(*call)
+    assert answer.status == 2
+    assert says in answer.err
