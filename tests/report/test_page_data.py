@@ -10,6 +10,7 @@ from page_helpers import HOSTILE, record, spec
 from engram.experiments import records
 from engram.experiments.records import Record
 from engram.paper.cells import cells
+from engram.paper.claim_tests import results
 from engram.report.page.assemble import assemble, tidy
 from engram.report.page.command import command
 from engram.report.page.comparisons import comparisons
@@ -115,6 +116,11 @@ def test_threads_are_not_a_setting_to_plot():
 def test_settings_say_what_tells_them_apart():
     settings = gather([record("si", fields={"coef": 1.5, "c": 1}), record("si", fields={"coef": 20.0, "c": 1})])
     assert list(differences(settings).values()) == ["coef 1.5", "coef 20"]
+    published, *others = gather(
+        [record("si", fields={"coef": 9.0}, published=True)]
+        + [record("si", fields=fields) for fields in ({"coef": 1.5}, {"coef": 9.0, "c": 2})]
+    )
+    assert list(differences([published, *others]).values()) == ["", "coef 1.5", "c 2"]
 
 
 def test_methods_of_a_column_are_compared_over_common_seeds():
@@ -143,6 +149,32 @@ def test_a_table_carries_its_comparisons():
             "l2": {"adam": {"difference": -3.0, "n": 6, "p": 0.03125, "word": "lower"}},
         }
     }
+
+
+def test_a_twin_names_its_setting_and_is_not_listed_as_another_run():
+    label = "split-mnist/class gem one-slot"
+    data = assemble([record("gem", 0, 92.0, published=True), record("gem", 0, 90.5, preset=label)])
+    (twin,) = data["tables"][0]["twins"]
+    assert (twin["row"], twin["of"], twin["setting"]) == ("gem/one-slot", "GEM", label)
+    assert (twin["ours"], twin["of_row"], twin["difference"], twin["p"]) == (90.5, 92.0, -1.5, None)
+    assert data["own"] == []
+
+
+def test_claims_are_those_of_compare():
+    given = [record(m, s, a + s / 10, published=True) for m, a in (("adam", 19.0), ("sgd", 30.0)) for s in range(3)]
+    found = assemble(given)["claims"]["claims"]
+    expected = results(given)
+    assert [claim["number"] for claim in found] == list(range(1, 11))
+    assert [(c["print"]["outcome"], c["ours"]["outcome"]) for c in found] == [
+        (one.outcome("print"), one.outcome("ours")) for one in expected
+    ]
+    assert [len(claim["parts"]) for claim in found] == [len(one.claim.parts) for one in expected]
+    assert assemble([record("own")])["claims"]["claims"] == []
+
+
+def test_the_command_of_a_copied_row_in_the_common_protocol_says_so():
+    (setting,) = gather([record("lwf", preset="split-mnist/class lwf common")])
+    assert command(setting, None) == "engram run split-mnist/class lwf --protocol common"
 
 
 def test_the_command_of_a_published_setting_is_its_name():

@@ -11,11 +11,11 @@ import engram
 from engram.experiments.records import Record
 from engram.experiments.tuning import tuned
 from engram.learning import metrics
-from engram.paper.cells import TABLES, band, cells, preset_name
+from engram.paper.cells import TABLES
+from engram.report.layout import TITLES
 from engram.report.page.command import command
-from engram.report.page.comparisons import comparisons
+from engram.report.page.printed import claims, table_of
 from engram.report.page.settings import METRICS, Setting, differences, gather, sensitivities, sound
-from engram.report.tables import TITLES
 
 FAMILIES = {
     "plain": ("adam", "sgd", "adagrad"),
@@ -69,14 +69,17 @@ def assemble(records: Sequence[Record], samples: Mapping[str, str] | None = None
         }
         for setting in settings
     }
-    tables = [table_of(name, usable, named) for name in TABLES]
+    reported = [record for setting in settings if not setting.trial for record in setting.runs]
+    tables = [table_of(name, reported, named) for name in TABLES]
     in_print = {cell["setting"] for table in tables for row in table["rows"] for cell in row["cells"]}
+    in_print |= {twin["setting"] for table in tables for twin in table["twins"]}
     found: dict[str, Any] = tidy(
         {
             "version": engram.__version__,
             "records": len(usable),
             "skipped": len(records) - len(usable),
             "tables": [table for table in tables if any(c["setting"] for r in table["rows"] for c in r["cells"])],
+            "claims": claims(reported) if in_print - {None} else {"how": "", "claims": []},
             "settings": described,
             "own": [setting.id for setting in settings if setting.id not in in_print and not setting.trial],
             "sensitivities": sensitivities(settings),
@@ -110,33 +113,6 @@ def run_of(run: Record, offline: list[float] | None, environments: list[dict[str
         "error": run.error,
     }
     return {name: value for name, value in found.items() if value not in (None, [], "")}
-
-
-def table_of(name: str, records: Sequence[Record], named: Mapping[str, Setting]) -> dict[str, Any]:
-    """A published table: rows of cells in print's order, each with the setting whose runs it is made of."""
-    rows: dict[str, list[dict[str, Any]]] = {}
-    measured: dict[str, dict[str, Setting]] = {}
-    for cell in cells(name, records):
-        setting = named.get(preset_name(name, cell.row, cell.column))
-        if setting and setting.done:
-            measured.setdefault(cell.column, {})[cell.row] = setting
-        values = list(setting.accuracies.values()) if setting else []
-        rows.setdefault(cell.row, []).append(
-            {
-                **cell.to_json(),
-                "band": band(cell.row, cell.paper_std, values),
-                "setting": setting.id if setting else None,
-            }
-        )
-    title, columns = TABLES[name]
-    return {
-        "name": name,
-        "title": title,
-        "head": "method",
-        "columns": [{"name": column, "scenario": scenario} for column, scenario in columns.items()],
-        "rows": [{"name": row, "title": TITLES.get(row, row), "cells": found} for row, found in rows.items()],
-        "tests": {column: comparisons(found) for column, found in measured.items() if len(found) > 1},
-    }
 
 
 def pictures(samples: Mapping[str, str], settings: Sequence[Setting]) -> list[dict[str, Any]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from typing import Any
 
+from engram.paper.cells import COPIED, labelled
 from engram.report.page.settings import Setting, values
 
 USUAL = {"evaluation.mask": True, "evaluation.forward_transfer": False, "evaluation.evaluate_every": 0, "threads": 1,
@@ -17,9 +18,13 @@ NAMED = ("scenario.make", "scenario.images", "scenario.kind")
 def command(setting: Setting, published: Setting | None) -> str:
     """What to type: names, and what differs from the published setting, or every value where that is not at hand."""
     words = ["engram", "run", setting.scenario, setting.method]
+    common = setting.label == labelled(setting.scenario, setting.method, "common")
+    if setting.method in COPIED and (common or published is None):
+        words += ["--protocol", "common"]  # whose values are those of all other methods
+    whole = published is setting or common
     usual = (values(published) if published else {}) | USUAL
     for name, value in values(setting).items():
-        if name in NAMED or name.endswith(".name") or (published is setting and name not in USUAL):
+        if name in NAMED or name.endswith(".name") or (whole and name not in USUAL):
             continue
         off = value is False and name not in usual  # a switch that nobody has turned needs no word
         if not off and value != usual.get(name, ...):

@@ -137,18 +137,22 @@ def values(setting: Setting) -> dict[str, Any]:
 
 
 def differences(settings: Sequence[Setting]) -> dict[str, str]:
-    """What tells a setting from the others with its scenario and method, by its id: `capacity 50, lr 0.01`."""
-    families: dict[tuple[str, str], list[Setting]] = {}
+    """What tells a setting from the published one with its scenario and method, or from all others with them where
+    that is not at hand; by its id: `capacity 50, lr 0.01`."""
+    families: dict[str, list[Setting]] = {}
     for setting in settings:
-        families.setdefault((setting.scenario, setting.method), []).append(setting)
+        families.setdefault(f"{setting.scenario} {setting.method}", []).append(setting)
     words = {}
-    for family in families.values():
+    for name, family in families.items():
         flat = {setting.id: values(setting) for setting in family}
-        names = list(dict.fromkeys(name for fields in flat.values() for name in fields))
-        telling = [name for name in names if len({json.dumps(fields.get(name)) for fields in flat.values()}) > 1]
+        others = [flat[name]] if name in flat else list(flat.values())
         for setting in family:
-            parts = [f"{name.rpartition('.')[2]} {shown(flat[setting.id].get(name))}" for name in telling]
-            words[setting.id] = ", ".join(parts)
+            told = [
+                f"{field.rpartition('.')[2]} {shown(value)}"
+                for field, value in flat[setting.id].items()
+                if any(other.get(field) != value for other in others)
+            ]
+            words[setting.id] = ", ".join(told)
     return words
 
 

@@ -7,8 +7,8 @@ function openCell(table, row, cell) {
   showDetails();
 }
 
-function openSetting(id) {
-  state.open = { setting: id };
+function openSetting(id, note = "") {
+  state.open = { setting: id, note };
   showDetails();
 }
 
@@ -78,7 +78,7 @@ function body({ table, row, cell, setting, id }) {
       ["steps a run", runs.length ? count(Math.round(mean(of("steps")))) : null],
       ["time a run", runs.length ? duration(mean(of("seconds"))) : null],
     ]),
-    cell?.note ? el("p", {}, cell.note) : null,
+    [cell?.note, state.open.note].filter(Boolean).map(text => el("p", { class: "small" }, text)),
     el("h3", {}, "Repeat it"), copyable(setting.command, "command"),
     el("details", {}, el("summary", {}, "Spec"), copyable(JSON.stringify(JSON.parse(setting.spec), null, 1), "spec")),
     runs.length ? runFigures(runs, cell, id) : null,

@@ -8,7 +8,7 @@ const redraws = [];  // tables that are drawn anew when they are sorted
 
 const SECTIONS = [
   ["tables", "Against print", () => data.tables.length, tablesSection],
-  ["claims", "Claims", () => data.claims?.length, claimsSection],
+  ["claims", "Claims", () => data.claims.claims.length, claimsSection],
   ["own", "Other runs", () => data.own.length, ownSection],
   ["memory", "Memory", () => finished().length, memorySection],
   ["sensitivity", "Sensitivity", () => data.sensitivities.length, sensitivitySection],

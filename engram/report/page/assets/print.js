@@ -12,7 +12,7 @@ const numbered = name => name.replace("table", "Table ");
 function tablesSection() {
   const box = el("div", {}), shape = table => ["pair", "pair uneven"][table.columns.length - 3] ?? "";
   const draw = () => box.replaceChildren(...data.tables.map(table =>
-    el("div", { class: `card ${shape(table)}` }, printTable(table), agreement(table))));
+    el("div", { class: `card ${shape(table)}` }, el("div", {}, printTable(table), twinTable(table)), agreement(table))));
   const verdicts = Object.keys(SIGNS).map(verdict => {
     const cells = data.tables.flatMap(cellsOf).filter(cell => cell.verdict === verdict);
     const button = el("button", {
@@ -60,6 +60,32 @@ function printTable(table) {
         content: cellContent(cell, differs(table, cell)),
       })),
     })),
+  });
+}
+
+// Rows as they were meant, where the authors' code departs from that: beside the row, over common seeds.
+function twinTable(table) {
+  const twins = table.twins.filter(twin => matches("print", twin.row, twin.of));
+  if (!twins.length) return null;
+  const heads = ["twin", "column", "twin's", "row's", "difference", "p"];
+  return grid({
+    id: `${table.name}-twins`,
+    caption: ["Twins ", el("span", { class: "quiet small" }, "rows as meant, where the authors' code departs from it; no cells of the table")],
+    columns: heads.map((title, i) => ({ title, left: i < 2 })),
+    rows: twins.map(twin => {
+      const cell = (sort, content, look) =>
+        ({ sort, content, look, open: () => openSetting(twin.setting, twin.note), label: `${twin.row}, ${twin.column}: ${content}` });
+      return {
+        id: `${twin.row} ${twin.column}`, head: twin.row, sort: twin.row,
+        cells: [
+          cell(twin.column, twin.column, "left"),
+          cell(twin.ours, percent(twin.ours) + (twin.n > 1 ? ` ± ${percent(twin.std)}` : "")),
+          cell(twin.of_row, percent(twin.of_row)),
+          cell(twin.difference, signed(twin.difference)),
+          cell(twin.p, there(twin.p) ? twin.p.toPrecision(2) : "–"),
+        ],
+      };
+    }),
   });
 }
 

@@ -86,16 +86,26 @@ function sensitivity(curve) {
   });
 }
 
+const OUTCOMES = { holds: "agrees", fails: "lower" };
+const outcome = word => el("span", { class: `word ${OUTCOMES[word] ?? "missing"}` }, word);
+
 function claimsSection() {
-  const look = { holds: "agrees", fails: "lower" };
-  const found = (word, why) => el("td", { class: "wrap" }, el("span", { class: `word ${look[word] ?? "missing"}` }, word),
-    el("div", { class: "quiet small" }, why));
-  const head = ["claim", "on our runs", "in print"].map(text => el("th", { scope: "col", class: "left" }, text));
+  const side = ({ outcome: word, counts }) =>
+    el("td", { class: "left" }, outcome(word), el("div", { class: "quiet small" }, counts));
+  const parts = claim => el("details", {}, el("summary", {}, many(claim.parts.length, "comparison")),
+    el("ul", { class: "parts small" }, claim.parts.map(([text, inPrint, print, inOurs, ours]) => el("li", {}, text,
+      el("div", {}, el("span", { class: `word ${OUTCOMES[inPrint] ?? "missing"}` }, "print"), ` ${print}`),
+      el("div", {}, el("span", { class: `word ${OUTCOMES[inOurs] ?? "missing"}` }, "ours"), ` ${ours}`)))));
+  const head = ["claim", "in print", "on our runs"].map(text => el("th", { scope: "col", class: "left" }, text));
   return [
-    el("p", { class: "quiet" }, "What the paper concludes, tested on our runs and on its own printed numbers."),
-    el("div", { class: "card" }, el("div", { class: "scroll" }, el("table", {}, el("thead", {}, el("tr", {}, head)),
-      el("tbody", {}, data.claims.map(claim => el("tr", {}, el("th", { scope: "row", class: "wrap" }, claim.title),
-        found(claim.ours, claim.ours_why), found(claim.print, claim.print_why))))))),
+    el("p", { class: "quiet" }, "What the paper concludes, tested on its own printed numbers and on our runs. Below ",
+      "each outcome: comparisons that hold / fail / are undecided."),
+    el("div", { class: "card" }, el("div", { class: "scroll" }, el("table", { class: "claims" },
+      el("thead", {}, el("tr", {}, head)),
+      el("tbody", {}, data.claims.claims.map(claim => el("tr", {},
+        el("th", { scope: "row", class: "wrap" }, `${claim.number}. ${claim.text}`, parts(claim)),
+        side(claim.print), side(claim.ours)))))),
+    el("p", { class: "quiet small" }, data.claims.how)),
   ];
 }
 

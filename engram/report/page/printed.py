@@ -1,0 +1,77 @@
+"""The published tables as the page shows them: cells with the settings behind them, comparisons, twins, claims."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from engram.experiments.records import Record
+from engram.paper.cells import TABLES, band, cells, preset_name, runs_by_label
+from engram.paper.claim_tests import results
+from engram.paper.twin_cells import best_of, twin_cells
+from engram.paper.twins import twins_of
+from engram.report.claims import HOW, SIDES, counts, says
+from engram.report.layout import TITLES
+from engram.report.page.comparisons import comparisons
+from engram.report.page.settings import Setting
+
+
+def table_of(name: str, records: Sequence[Record], named: Mapping[str, Setting]) -> dict[str, Any]:
+    """A published table: rows of cells in print's order, each with the setting whose runs it is made of."""
+    rows: dict[str, list[dict[str, Any]]] = {}
+    measured: dict[str, dict[str, Setting]] = {}
+    for cell in cells(name, records):
+        setting = named.get(preset_name(name, cell.row, cell.column))
+        if setting and setting.done:
+            measured.setdefault(cell.column, {})[cell.row] = setting
+        values = list(setting.accuracies.values()) if setting else []
+        rows.setdefault(cell.row, []).append(
+            {
+                **cell.to_json(),
+                "band": band(cell.row, cell.paper_std, values),
+                "setting": setting.id if setting else None,
+            }
+        )
+    title, columns = TABLES[name]
+    return {
+        "name": name,
+        "title": title,
+        "head": "method",
+        "columns": [{"name": column, "scenario": scenario} for column, scenario in columns.items()],
+        "rows": [{"name": row, "title": TITLES.get(row, row), "cells": found} for row, found in rows.items()],
+        "tests": {column: comparisons(found) for column, found in measured.items() if len(found) > 1},
+        "twins": twins(name, records, named),
+    }
+
+
+def twins(table: str, records: Sequence[Record], named: Mapping[str, Setting]) -> list[dict[str, Any]]:
+    """Rows as they were meant, where there are runs, each with the setting that it is."""
+    known = twins_of(table)
+    runs = runs_by_label(records)
+    found = []
+    for cell in twin_cells(table, records, known, TABLES[table][1]):
+        twin = next(one for one in known if one.full_name == cell.row)
+        of_twin, _ = best_of(twin, cell.column, runs)
+        label = next((run.preset for run in of_twin.values() if run.preset), None)
+        if cell.n and label and label in named:
+            found.append({**cell.to_json(), "setting": named[label].id, "of": TITLES.get(twin.row, twin.row)})
+    return found
+
+
+def claims(records: Sequence[Record]) -> dict[str, Any]:
+    """What the paper concludes, on print and on these records, comparison by comparison."""
+    return {
+        "how": HOW,
+        "claims": [
+            {
+                "number": result.claim.number,
+                "text": result.claim.text,
+                **{side: {"outcome": result.outcome(side), "counts": counts(result, side)} for side in SIDES},
+                "parts": [
+                    [part.text, in_print.outcome, says(in_print), ours.outcome, says(ours)]
+                    for part, in_print, ours in zip(result.claim.parts, result.print, result.ours, strict=True)
+                ],
+            }
+            for result in results(records)
+        ],
+    }
