@@ -36,10 +36,12 @@ if TYPE_CHECKING:
     from engram.methods.rtf import RtF
     from engram.methods.sgd import SGD
     from engram.methods.si import SI
+    from engram.nets.cnn import CNN
     from engram.nets.mlp import MLP
     from engram.scenarios.categorize import categorize
     from engram.scenarios.named import scenario
     from engram.scenarios.permute import permute
+    from engram.scenarios.queue import queue
     from engram.scenarios.split import split
     from engram.scenarios.task import Batch, Data, Task, Tasks
 
@@ -74,13 +76,16 @@ _HOMES = {
     "RtF": "methods.rtf",
     "SI": "methods.si",
     "SGD": "methods.sgd",
+    "CNN": "nets.cnn",
     "MLP": "nets.mlp",
     "categorize": "scenarios.categorize",
     "scenario": "scenarios.named",
     "permute": "scenarios.permute",
+    "queue": "scenarios.queue",
     "split": "scenarios.split",
 }
 __all__ = [
+    "CNN",
     "DGR",
     "EWC",
     "GEM",
@@ -113,6 +118,7 @@ __all__ = [
     "categorize",
     "images",
     "permute",
+    "queue",
     "run",
     "scenario",
     "split",

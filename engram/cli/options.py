@@ -86,8 +86,17 @@ def flags_of(group: str, instance: Any, sources: dict[str, str], default_source:
     return flags
 
 
-def numbers(value: Any) -> tuple[int, ...]:
-    return (value,) if isinstance(value, int) else tuple(value)
+def class_words(value: Any) -> tuple[str, ...]:
+    """`all`, one number, or one a task."""
+    return tuple(map(str, value)) if isinstance(value, tuple) else (str(value),)
+
+
+def class_numbers(words: tuple[str, ...]) -> Any:
+    if words == ("all",):
+        return "all"
+    if not words or not all(word.isdecimal() for word in words):
+        raise WrongCallError(f"classes_per_task {' '.join(words)}: give a number, a list of them, or (of a queue) all")
+    return int(words[0]) if len(words) == 1 else tuple(map(int, words))
 
 
 def normalize_words(value: Any) -> tuple[str, ...]:
@@ -112,7 +121,7 @@ def normalize_value(words: tuple[str, ...]) -> Any:
 
 
 WORDS: dict[str, tuple[Any, Callable[[Any], Any], Callable[[tuple[Any, ...]], Any]]] = {
-    "classes_per_task": (tuple[int, ...], numbers, lambda words: words[0] if len(words) == 1 else words),
+    "classes_per_task": (tuple[str, ...], class_words, class_numbers),
     "normalize": (tuple[str, ...], normalize_words, normalize_value),
 }
 """Fields whose type a command line cannot say: the type to parse, value → words, words → value."""

@@ -12,7 +12,7 @@ from engram.cli import WrongCallError
 from engram.cli.options import Flag, flags_of, given
 from engram.experiments import records
 from engram.experiments.run import resolve_device
-from engram.experiments.spec import NETS, Spec, SpecError
+from engram.experiments.spec import NETS, Spec, SpecError, net_name, new_net
 from engram.learning.combine import combine
 from engram.learning.evaluate import Evaluation
 from engram.learning.method import Method
@@ -21,7 +21,7 @@ from engram.methods.rehearsal import Rehearsal
 from engram.paper.cells import Protocol
 from engram.paper.presets import DEFAULT, settings
 from engram.paper.sources import as_in_print
-from engram.scenarios.named import MAKERS, parse
+from engram.scenarios.named import is_name, parse, with_letters
 
 
 def with_method_files(arguments: list[str]) -> list[str]:
@@ -39,6 +39,29 @@ def with_method_files(arguments: list[str]) -> list[str]:
     except ValueError as error:
         raise WrongCallError(str(error)) from error
     return left
+
+
+def taken(arguments: list[str], flag: str) -> tuple[list[str], str | None]:
+    """(the other words, the value of a flag that decides which other flags there are)."""
+    left, value = [], None
+    words = iter(arguments)
+    for word in words:
+        if word == flag:
+            value = next(words, "")
+        elif word.startswith(f"{flag}="):
+            value = word.partition("=")[2]
+        else:
+            left.append(word)
+    return left, value
+
+
+def net_and_letters(arguments: list[str], scenario_name: str) -> tuple[list[str], str, str]:
+    """(the other words, --net, the scenario's name with --letters in it)."""
+    arguments, net = taken(arguments, "--net")
+    arguments, letters = taken(arguments, "--letters")
+    if net is not None and net not in NETS:
+        raise WrongCallError(f"net {net!r} is unknown; choose from {', '.join(NETS)}")
+    return arguments, net or "mlp", scenario_name if letters is None else with_letters(scenario_name, letters)
 
 
 def fitted(spec: Spec, options: Any) -> Spec:
@@ -68,8 +91,7 @@ def fitted(spec: Spec, options: Any) -> Spec:
 def positionals(arguments: list[str]) -> tuple[list[str], str, str]:
     """(the flags, scenario, method): in front, or after flags where the first is the name of a scenario."""
     for i, word in enumerate(arguments):
-        named = "/" in word and word.partition("-")[0] in MAKERS
-        if word.startswith("-") or (i > 0 and not named):
+        if word.startswith("-") or (i > 0 and not is_name(word)):
             continue
         follows = arguments[i + 1] if i + 1 < len(arguments) else ""
         if follows and not follows.startswith("-"):
@@ -91,7 +113,7 @@ def protocol_of(arguments: list[str]) -> Protocol:
 
 def all_flags(base: Spec, scenario_name: str, method_name: str, protocol: Protocol = "own") -> list[Flag]:
     """Every value that a run is defined by, with the preset's as defaults."""
-    groups = settings(parse(scenario_name), method_name, protocol)
+    groups = settings(parse(scenario_name), method_name, protocol, net_name(base.net))
     sources = as_in_print(scenario_name, method_name.split("+"), protocol)
     for group, values in groups.items():
         sources[group] |= {field: s.source for field, s in values.items()}
@@ -114,14 +136,14 @@ def prefixed(method: Method) -> dict[str, Method]:
 def spec_from(base: Spec, flags: list[Flag], options: Any) -> Spec:
     """The spec with what the command line changed."""
     net = given(flags, options, "net")
-    if not net["hidden"]:
+    if "hidden" in net and not net["hidden"]:
         raise ValueError("hidden is empty; give the size of one layer or more")
     return Spec(
         scenario=replace(base.scenario, **given(flags, options, "scenario")),
         method=combine(
             [type(m)(**given(flags, options, "method", prefix)) for prefix, m in prefixed(base.method).items()]
         ),
-        net=NETS["mlp"](*net.pop("hidden"), **net),
+        net=new_net(type(base.net), net),
         training=replace(base.training, **given(flags, options, "training")),
         evaluation=Evaluation(**given(flags, options, "evaluation")),
         threads=positive("threads", options.threads),

@@ -19,6 +19,7 @@ from engram.cli.resolve import (
     all_flags,
     find_spec,
     fitted,
+    net_and_letters,
     positionals,
     protocol_of,
     seeds_of,
@@ -49,6 +50,9 @@ USAGE = """usage: engram run SCENARIO METHOD [flags]     |     engram run --spec
                                                  two methods together
   engram run split-mnist/task mine --method-file mine.py
                                                  a method of your own
+  engram run split-mnist/task ewc --net cnn      the paper's CNN in place of the MLP
+  engram run long-queue/task si --letters cyrillic-letters
+                                                 78 tasks; another set of letters in the place of EMNIST's
 
 `engram ls scenarios` and `engram ls methods` name what there is."""
 
@@ -96,9 +100,10 @@ def run(arguments: list[str]) -> int:
         )
         raise WrongCallError(f"{missing}; choose a method from {', '.join(methods())}\n\n{USAGE}")
     try:
+        arguments, net, scenario_name = net_and_letters(arguments, scenario_name)
         name = parse(scenario_name)
         protocol = protocol_of(arguments)
-        base = preset(scenario_name, method_name, protocol=protocol)
+        base = preset(scenario_name, method_name, protocol=protocol, net=net)
     except ValueError as error:
         raise WrongCallError(str(error)) from error
     flags = all_flags(base, scenario_name, method_name, protocol)

@@ -97,7 +97,7 @@ class Display:
         self.running[event.job] = event
         at = event.progress
         if at and at.accuracy and len(self.cells) == 1 and not ERR.is_terminal:
-            seen = " ".join(f"{a:.1f}" for a in at.accuracy)
+            seen = " ".join(f"{a:.1f}" for a in at.accuracy[-20:])  # what fits into a line
             ERR.print(f"seed {event.job.spec.seed}  task {at.task}/{at.tasks}  accuracy {seen}")
 
     def ended(self, job: Job, record: Record) -> None:

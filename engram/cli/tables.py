@@ -6,7 +6,7 @@ import json
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import tyro
 from rich.markup import escape
@@ -16,7 +16,19 @@ from engram.cli.options import EngineOptions, parse
 from engram.cli.screen import ERR, OUT, writable
 from engram.experiments import records
 from engram.experiments.records import Record
-from engram.paper.cells import TABLES, Cell, Protocol, cells, chosen, preset_name, published, runs_by_label, table_name
+from engram.paper.cells import (
+    QUEUE_TABLES,
+    TABLES,
+    Cell,
+    Protocol,
+    cells,
+    chosen,
+    preset_name,
+    published,
+    runs_by_label,
+    table_name,
+)
+from engram.paper.long_queue import HEADS, NETS, SCENARIOS, Letters, runs_of, settings
 from engram.paper.twin_cells import twin_cells
 from engram.paper.twins import Twin, known_twin, twins_of
 from engram.report.tables import print_cells, print_twins
@@ -28,7 +40,7 @@ class CompareOptions:
     """Our numbers beside the published ones, from the records; runs nothing."""
 
     table: tyro.conf.Positional[str]
-    """table1 (the kinds, read off the data), table2, table3 or table4; or claims, what the paper concludes."""
+    """table1 (the kinds, read off the data), table2 to table6; or claims, what the paper concludes."""
     rows: tuple[str, ...] = ()
     """Only these methods; a twin by its name, for example gem/one-slot."""
     columns: tuple[str, ...] = ()
@@ -73,9 +85,12 @@ def compare(arguments: list[str]) -> int:
         ERR.print(f"no records in {escape(str(options.results))}")
     found = cells(table, read, rows, columns, options.protocol) if rows else []
     twins = twin_cells(table, read, asked, columns)
-    counted = runs_by_label(read)
-    labels = [preset_name(table, c.row, c.column, options.protocol) for c in found]
-    runs = [run for label in labels for run in counted.get(label, {}).values()]
+    if table in QUEUE_TABLES:
+        runs = runs_of(table, read, columns)
+    else:
+        counted = runs_by_label(read)
+        labels = [preset_name(table, c.row, c.column, options.protocol) for c in found]
+        runs = [run for label in labels for run in counted.get(label, {}).values()]
     if form == "text" and options.out is None:
         show(table, found, twins, runs, OUT)
     else:
@@ -150,7 +165,7 @@ class ReproduceOptions(EngineOptions):
     """Makes the runs of a published table that are not recorded yet, then compares."""
 
     table: tyro.conf.Positional[str]
-    """table2, table3 or table4."""
+    """table2 to table6."""
     rows: tuple[str, ...] = ()
     """Only these methods; a twin by its name, for example gem/one-slot."""
     skip: tuple[str, ...] = ()
@@ -161,7 +176,13 @@ class ReproduceOptions(EngineOptions):
     """Also the twins of these methods: as they were meant, where the authors' code departs from it."""
     protocol: Protocol = "own"
     """The copied rows (lwf, dgr, rtf): as their authors made them, or in the protocol that all other rows have."""
-    seeds: Annotated[int, tyro.conf.arg(help="Runs a cell: seeds 0 to this less one.")] = 10
+    heads: Literal["random", "zero", "both"] = "random"
+    """Tables 5 and 6: initial heads. The tables have random ones, Figures 4 and 5 both."""
+    letters: Letters = "emnist-letters"
+    """Tables 5 and 6: the set of letters; cyrillic-letters stand in where EMNIST's cannot be had, and are named."""
+    seeds: Annotated[
+        int | None, tyro.conf.arg(help="Runs a cell: seeds 0 to this less one; 10, but 3 of table5 and 1 of table6.")
+    ] = None
     results: Path = Path("results")
     """Folder for the records, a file a table; what is recorded there is not run again."""
 
@@ -171,7 +192,7 @@ def reproduce(arguments: list[str]) -> int:
     options = parse(ReproduceOptions, with_table(arguments), "engram reproduce")
     try:
         table = table_name(options.table)
-        if options.seeds < 1:
+        if options.seeds is not None and options.seeds < 1:
             raise ValueError(f"seeds {options.seeds} is out of range; give 1 or more")
         for name in options.skip:
             chosen("row", [name], list(published()[table]))
@@ -179,11 +200,16 @@ def reproduce(arguments: list[str]) -> int:
         columns = chosen("column", options.columns, list(TABLES[table][1]))
     except ValueError as error:
         raise WrongCallError(str(error)) from error
-    labels = [preset_name(table, row, column, options.protocol) for row in rows for column in columns]
+    if table in QUEUE_TABLES:
+        heads = HEADS if options.heads == "both" else (options.heads,)
+        labels = [s.label(SCENARIOS[options.letters]) for s in settings(NETS[table], columns, heads)]
+    else:
+        labels = [preset_name(table, row, column, options.protocol) for row in rows for column in columns]
     for twin in of_twins:
         labels += [label for column in twin.columns if column in columns for label in twin.variants(column)]
     writable(options.results)
-    status = make_runs(table, labels, options.seeds, options.results, options)
+    seeds = options.seeds or {"table5": 3, "table6": 1}.get(table, 10)
+    status = make_runs(table, labels, seeds, options.results, options)
     if rows:
         print_cells(table, compared(table, options.results, tuple(rows), tuple(columns), options.protocol), OUT)
     if of_twins:

@@ -28,6 +28,7 @@ from engram.learning.learner import Training
 from engram.learning.method import Method
 from engram.learning.train import Checkpoint, Outcome, Progress, train
 from engram.nets.mlp import MLP
+from engram.nets.net import Net
 from engram.scenarios.scenario import Scenario
 
 
@@ -36,7 +37,7 @@ def run(
     method: Method | Sequence[Method],
     *,
     seed: int = 0,
-    net: MLP | None = None,
+    net: Net | None = None,
     training: Training | None = None,
     evaluation: Evaluation | None = None,
     threads: int = 1,

@@ -15,14 +15,16 @@ from engram.learning.evaluate import Evaluation
 from engram.learning.learner import Training
 from engram.learning.method import Method
 from engram.methods import method_class, name_of
+from engram.nets.cnn import CNN
 from engram.nets.mlp import MLP
-from engram.scenarios.named import MAKERS
+from engram.nets.net import Net
+from engram.scenarios.named import MAKERS, Name
 from engram.scenarios.scenario import Scenario, fixed
 
 T = TypeVar("T")
 PROTOCOL = 1
 """Raised by hand when the same spec gives other results than before."""
-NETS: dict[str, type[MLP]] = {"mlp": MLP}
+NETS: dict[str, type[Net]] = {"mlp": MLP, "cnn": CNN}
 
 
 class SpecError(ValueError):
@@ -35,7 +37,7 @@ class Spec:
 
     scenario: Scenario
     method: Method
-    net: MLP = field(default_factory=MLP)
+    net: Net = field(default_factory=MLP)
     training: Training = field(default_factory=Training)
     evaluation: Evaluation = field(default_factory=Evaluation)
     seed: int = 0
@@ -46,7 +48,7 @@ class Spec:
     @property
     def scenario_name(self) -> str:
         maker = next((name for name, cls in MAKERS.items() if cls is type(self.scenario)), type(self.scenario).make)
-        return f"{maker}-{'+'.join(images.name for images in self.scenario.images)}/{self.scenario.kind}"
+        return str(Name(maker, "+".join(images.name for images in self.scenario.images), self.scenario.kind))
 
     @property
     def method_name(self) -> str:
@@ -102,11 +104,11 @@ def from_json(values: dict[str, Any], given: Mapping[str, Images] | None = None)
             for method in values["method"]
         ]
         net = dict(values["net"])
-        net_cls, hidden = known("net", net.pop("name"), NETS), net.pop("hidden")
+        net_cls = known("net", net.pop("name"), NETS)
         return Spec(
             scenario=cls(images=loaded, **fixed_values(scenario)),
             method=combine(members),
-            net=net_cls(*hidden, **net),
+            net=new_net(net_cls, net),
             training=Training(**values["training"]),
             evaluation=Evaluation(**values["evaluation"]),
             **{name: values[name] for name in ("seed", "threads", "device")},
@@ -146,7 +148,13 @@ def images_of(name: str, fingerprint: str) -> Images:
     return found
 
 
-def net_name(net: MLP) -> str:
+def new_net(cls: type[Net], values: dict[str, Any]) -> Net:
+    """A network's recipe from the values of its fields; `hidden` is given size by size."""
+    values = dict(values)
+    return cls(*values.pop("hidden", ()), **values)
+
+
+def net_name(net: Net) -> str:
     return next((name for name, cls in NETS.items() if cls is type(net)), type(net).__name__)
 
 

@@ -7,15 +7,16 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from engram.learning.evaluate import Evaluation, accuracy, count_correct
 from engram.learning.learner import Learner, Training, batches
 from engram.learning.ledger import memory
 from engram.learning.method import Method
+from engram.nets.net import Net
 from engram.scenarios.streams import stream
 from engram.scenarios.task import Batch, Task, Tasks
 
@@ -23,12 +24,6 @@ CHECK_EVERY = 50
 """Steps between two looks at whether the loss is still finite (each look waits for the device)."""
 SAMPLES = 64
 """Images that a generator is asked for after a task, where they are to be seen."""
-
-
-class NetSpec(Protocol):
-    """What describes a network: `MLP` and the like."""
-
-    def build(self, shape: tuple[int, int, int], outputs: int) -> nn.Module: ...
 
 
 @dataclass
@@ -80,7 +75,7 @@ Checkpoint = dict[str, Any]
 def train(
     tasks: Tasks,
     method: Method,
-    net: NetSpec,
+    net: Net,
     training: Training,
     *,
     seed: int = 0,
@@ -210,9 +205,7 @@ def check(total: Tensor) -> float:
     return value
 
 
-def new_learner(
-    tasks: Tasks, method: Method, net: NetSpec, training: Training, seed: int, device: torch.device
-) -> Learner:
+def new_learner(tasks: Tasks, method: Method, net: Net, training: Training, seed: int, device: torch.device) -> Learner:
     """A learner with a freshly drawn network."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(stream(seed, "init").initial_seed())

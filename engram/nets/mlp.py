@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Literal
 
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import linear
 
-Heads = Literal["random", "zero"]
+from engram.nets.net import Heads, Layer, Net, Shape, check_heads, start_heads
 
 
 @dataclass(frozen=True, init=False)
-class MLP:
+class MLP(Net):
     """Linear layers with ReLU between them, PyTorch's default initialisation: `MLP(400, 400)`."""
 
     hidden: tuple[int, ...] = (400, 400)
@@ -27,18 +27,19 @@ class MLP:
         sizes = hidden or (400, 400)
         if not all(isinstance(size, int) and size > 0 for size in sizes):
             raise ValueError(f"hidden {' '.join(map(str, sizes))}: layer sizes are whole numbers above 0")
-        if heads not in ("random", "zero"):
-            raise ValueError(f"heads {heads!r} is unknown; choose from random, zero")
+        check_heads(heads)
         object.__setattr__(self, "hidden", sizes)
         object.__setattr__(self, "heads", heads)
 
-    def build(self, shape: tuple[int, int, int], outputs: int) -> MLPNet:
-        """The network for images of this shape; draws from PyTorch's global generator."""
-        net = MLPNet((shape[0] * shape[1] * shape[2], *self.hidden, outputs))
-        if self.heads == "zero":
-            nn.init.zeros_(net.layers[-1].weight)
-            nn.init.zeros_(net.layers[-1].bias)
+    def build(self, shape: Shape, outputs: int) -> MLPNet:
+        net = MLPNet((math.prod(shape), *self.hidden, outputs))
+        start_heads(net.layers[-1], self.heads)
         return net
+
+    def layers(self, shape: Shape, outputs: int) -> list[Layer]:
+        sizes = (math.prod(shape), *self.hidden, outputs)
+        hidden = [Layer("linear, ReLU", (b,), a * b + b) for a, b in pairwise(sizes[:-1])]
+        return [*hidden, Layer("outputs", (outputs,), sizes[-2] * outputs + outputs)]
 
 
 class MLPNet(nn.Module):

@@ -24,6 +24,10 @@ COPIED = ("lwf", "dgr", "rtf")
 RUNS_IN_PRINT, RUNS_COPIED = 10, 20
 LEAST_BAND, BAND_WITHOUT_SPREAD = 0.3, 5.0
 
+QUEUE_TABLES = ("table5", "table6")
+"""Tables whose rows are numbers of tasks: `long_queue` knows their runs and cells."""
+QUEUE_COLUMNS = ("adam", "si/best", "si/worst", "online-ewc/best", "online-ewc/worst", "adagrad")
+
 TABLES: dict[str, tuple[str, dict[str, str]]] = {
     "table2": ("Split MNIST", {kind: f"split-mnist/{kind}" for kind in ("task", "domain", "class")}),
     "table3": ("Permuted MNIST", {kind: f"permuted-mnist/{kind}" for kind in ("task", "domain", "class")}),
@@ -36,6 +40,8 @@ TABLES: dict[str, tuple[str, dict[str, str]]] = {
             "permuted/known": "permuted-mnist/class-known",
         },
     ),
+    "table5": ("Queue of 78 tasks, MLP", dict.fromkeys(QUEUE_COLUMNS, "long-queue/task")),
+    "table6": ("Queue of 78 tasks, CNN", dict.fromkeys(QUEUE_COLUMNS, "long-queue/task")),
 }
 """Title, and the scenario of each column."""
 
@@ -94,6 +100,7 @@ def preset_names() -> frozenset[str]:
     return frozenset(
         preset_name(table, row, column, protocol)
         for table, (_, columns) in TABLES.items()
+        if table not in QUEUE_TABLES
         for row in published()[table]
         for column in columns
         for protocol in get_args(Protocol)
@@ -108,6 +115,10 @@ def cells(
     protocol: Protocol = "own",
 ) -> list[Cell]:
     """The cells of a table in print's order."""
+    if table in QUEUE_TABLES:
+        from engram.paper import long_queue
+
+        return long_queue.cells(table, records, rows, columns)
     printed = published()[table]
     chosen_rows = chosen("row", rows, list(printed))
     chosen_columns = chosen("column", columns, list(TABLES[table][1]))

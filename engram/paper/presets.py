@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any, NamedTuple, get_args
 
 import torch
 
-from engram.experiments.spec import NETS, Spec
+from engram.experiments.spec import NETS, Spec, known, new_net
 from engram.learning.combine import combine
 from engram.learning.evaluate import Evaluation
 from engram.learning.learner import Training
 from engram.methods import members_of, method_class, methods
-from engram.paper import sources
+from engram.paper import long_queue, sources, twins
 from engram.paper.cells import COPIED, Protocol, labelled, preset_names
-from engram.paper.twins import variants
-from engram.scenarios.named import Name, parse, preparation, scenario
+from engram.paper.twins import Variant
+from engram.scenarios.named import LONG_QUEUE, Name, parse, preparation, scenario
 
 
 class Sourced(NamedTuple):
@@ -32,8 +32,9 @@ DEFAULT = "engram's default"
 PROTOCOLS: dict[str, dict[str, Any]] = {
     "split": {"hidden": (400, 400), "epochs": 4, "batch": 128},
     "permuted": {"hidden": (1000, 1000), "epochs": 10, "batch": 128},
+    "queue": {"hidden": (256, 256), "epochs": 10, "batch": 128},
 }
-"""Network and budget of the two MNIST scenarios."""
+"""Network and budget of the two MNIST scenarios and of the long queue."""
 
 OWN: dict[str, dict[str, dict[str, Any]]] = {
     "split": {
@@ -50,22 +51,23 @@ OWN: dict[str, dict[str, dict[str, Any]]] = {
 RATES: dict[str, dict[str, float]] = {
     "split": {"adam": 1e-3, "sgd": 1e-2, "adagrad": 1e-2, "gem": 1e-2},
     "permuted": {"adam": 1e-4, "sgd": 1e-3, "adagrad": 1e-3, "gem": 1e-1},
+    "queue": {"adam": 1e-3, "sgd": 1e-2, "adagrad": 1e-3, "gem": 1e-2},
 }
 """Learning rates by optimiser, and GEM's."""
 
 COEFS: dict[str, dict[str, tuple[float, float, float]]] = {
-    "l2": {"split": (0.01, 0.5, 100), "permuted": (0.001, 0.02, 0)},
-    "ewc": {"split": (100, 100, 600), "permuted": (500, 150, 10)},
-    "online-ewc": {"split": (400, 700, 100), "permuted": (500, 250, 50)},
-    "si": {"split": (300, 3000, 600), "permuted": (1, 10, 0.3)},
-    "mas": {"split": (1, 10000, 1), "permuted": (0.01, 0.1, 0.003)},
+    "l2": {"split": (0.01, 0.5, 100), "permuted": (0.001, 0.02, 0), "queue": (0.01, 0.5, 100)},
+    "ewc": {"split": (100, 100, 600), "permuted": (500, 150, 10), "queue": (100, 100, 600)},
+    "online-ewc": {"split": (400, 700, 100), "permuted": (500, 250, 50), "queue": (10, 10, 10)},
+    "si": {"split": (300, 3000, 600), "permuted": (1, 10, 0.3), "queue": (1, 1, 1)},
+    "mas": {"split": (1, 10000, 1), "permuted": (0.01, 0.1, 0.003), "queue": (1, 10000, 1)},
 }
 """Weights of the penalties in task, domain and class learning."""
 CAPACITIES: dict[str, dict[str, int]] = {
-    "rehearsal": {"split": 1100, "permuted": 4000},
-    "rehearsal-c": {"split": 4400, "permuted": 16000},
-    "gem": {"split": 1100, "permuted": 4000},
-    "gem-textbook": {"split": 1100, "permuted": 4000},
+    "rehearsal": {"split": 1100, "permuted": 4000, "queue": 679},
+    "rehearsal-c": {"split": 4400, "permuted": 16000, "queue": 2716},
+    "gem": {"split": 1100, "permuted": 4000, "queue": 679},
+    "gem-textbook": {"split": 1100, "permuted": 4000, "queue": 679},
 }
 """Images in the buffer."""
 EQUAL_MEMORY = frozenset({"l2", "online-ewc", "si", "mas", "rehearsal", "rehearsal-c", "gem", "dgr", "rtf"})
@@ -77,12 +79,12 @@ Settings = dict[str, dict[str, Sourced]]
 """group (scenario, method, net, training) → field → value and source; only what differs from the defaults."""
 
 
-def settings(name: Name, method: str, protocol: Protocol = "own") -> Settings:
+def settings(name: Name, method: str, protocol: Protocol = "own", net: str = "mlp") -> Settings:
     """What a named scenario and a method set; fields of combined methods (`rehearsal+si`) as `si.coef`.
 
     `own` is the protocol that each published row was made with; `common` that of all rows but the copied ones.
     """
-    source = SCRIPTS if name.images == "mnist" else OURS
+    source = source_of(name)
     values, prepared_by = preparation(name)
     base = PROTOCOLS[name.maker]
     members = members_of(method)
@@ -98,7 +100,7 @@ def settings(name: Name, method: str, protocol: Protocol = "own") -> Settings:
     found: Settings = {
         "scenario": {field: Sourced(value, prepared_by) for field, value in values.items()},
         "method": of_methods,
-        "net": {"hidden": Sourced(base["hidden"], source)},
+        "net": {"hidden": Sourced(base["hidden"], source)} if net == "mlp" else {},
         "training": {
             "epochs": Sourced(base["epochs"], source),
             "batch": Sourced(base["batch"], source),
@@ -112,8 +114,17 @@ def settings(name: Name, method: str, protocol: Protocol = "own") -> Settings:
     return found
 
 
+def source_of(name: Name) -> str:
+    """Where the values of a scenario come from, if nothing else is said of one."""
+    if name.maker == "queue":
+        return PAPER if name.front.startswith(LONG_QUEUE) else "engram's choice, after the paper's long queue"
+    return SCRIPTS if name.images == "mnist" else OURS
+
+
 def method_settings(name: Name, method: str, source: str) -> dict[str, Sourced]:
     """The fields of a method that the published cells set; those of the `class` column for `class-known` and `iid`."""
+    if name.maker == "queue":  # the paper does not tell them
+        source = OURS
     found = {}
     if method in COEFS:
         column = {"task": 0, "domain": 1}.get(name.kind, 2)
@@ -139,25 +150,26 @@ def rate(name: Name, optimizer: str, source: str) -> Sourced:
         return Sourced(1e-2, f"{source} (the paper's text says 0.001)")
     if optimizer not in rates:
         return Sourced(rates["adam"], "engram's choice, Adam's rate")
+    if name.maker == "queue" and optimizer not in ("adam", "adagrad"):
+        return Sourced(rates[optimizer], OURS)
     return Sourced(rates[optimizer], source)
 
 
-def preset(text: str, method: str, seed: int = 0, protocol: Protocol = "own") -> Spec:
+def preset(text: str, method: str, seed: int = 0, protocol: Protocol = "own", net: str = "mlp") -> Spec:
     """The spec of a published setting."""
     name = parse(text)
     values = {
         group: {field: sourced.value for field, sourced in fields.items()}
-        for group, fields in settings(name, method, protocol).items()
+        for group, fields in settings(name, method, protocol, net).items()
     }
     members = [
         method_class(member)(**{field: s.value for field, s in method_settings(name, member, "").items()})
         for member in members_of(method)
     ]
-    hidden = values["net"].pop("hidden")
     return Spec(
         scenario=scenario(text, **values["scenario"]),
         method=combine(members),
-        net=NETS["mlp"](*hidden, **values["net"]),
+        net=new_net(known("net", net, NETS), values["net"]),
         training=Training(**values["training"]),
         seed=seed,
     )
@@ -176,26 +188,34 @@ def kept_bytes(text: str, method: str) -> int:
 
 
 def spec_of(text: str, seed: int = 0) -> Spec:
-    """The spec of a label, as records carry it: `split-mnist/class gem`, `… lwf common`,
-    or a twin's, `… gem one-slot`."""
-    twin = variants().get(text)
-    if twin is None:
+    """The spec of a label, as records carry it: `split-mnist/class gem`, `… lwf common`, a twin's, `… gem one-slot`,
+    or of the long queue, `long-queue/task si coef=0.1 net=cnn`."""
+    variant = all_variants().get(text)
+    if variant is None:
         scenario_name, method, *common = text.split()
         return preset(scenario_name, method, seed, "common" if common else "own")
-    spec = preset(twin.scenario, twin.method, seed)
-    for place, value in twin.changes.items():
+    spec = preset(variant.scenario, variant.method, seed, net=variant.changes.get("net.name", "mlp"))
+    for place, value in variant.changes.items():
         group, field = place.split(".")
-        spec = replace(spec, **{group: replace(getattr(spec, group), **{field: value})})
+        if place == "net.heads":
+            spec = replace(spec, net=new_net(type(spec.net), asdict(spec.net) | {"heads": value}))
+        elif place != "net.name":
+            spec = replace(spec, **{group: replace(getattr(spec, group), **{field: value})})
     return spec
 
 
+def all_variants() -> dict[str, Variant]:
+    """The settings of twins and of the long queue, by label."""
+    return twins.variants() | long_queue.variants()
+
+
 def label(spec: Spec) -> str | None:
-    """The label of the preset or twin that a spec equals, seeds and what is looked at aside; else None."""
+    """The label of the preset, twin or run of the long queue that a spec equals, seeds and what is looked at aside."""
     try:
         name = str(parse(spec.scenario_name))
         names = dict.fromkeys(labelled(name, spec.method_name, protocol) for protocol in get_args(Protocol))
         found = [text for text in names if text in preset_names()]
-        found += [text for text, twin in variants().items() if twin[:2] == (name, spec.method_name)]
+        found += [text for text, variant in all_variants().items() if variant[:2] == (name, spec.method_name)]
         specs = {text: spec_of(text, spec.seed) for text in found}
     except ValueError:  # an unnamed scenario, or a method of the user's own
         return None

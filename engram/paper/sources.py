@@ -31,12 +31,23 @@ FIELDS: dict[str, dict[str, str]] = {
     "evaluation": {"mask": "engram's choice; without, as in the authors' code, only earlier rows differ"},
 }
 """group → field → source."""
+OF_THE_QUEUE: dict[str, dict[str, str]] = {
+    **FIELDS,
+    "scenario": {
+        "classes_per_task": TEXT,
+        "order": "engram's choice; print's accuracies after one task are of MNIST's 0 and 1",
+        "size": TEXT,
+    },
+    "training": {"reset_optimizer": TEXT},
+}
+"""The same of the long queue, whose scripts were never published."""
 
 
 def as_in_print(scenario: str, methods: Sequence[str], protocol: Protocol) -> dict[str, dict[str, str]]:
     """Sources of values that a published setting leaves at their defaults; none for a scenario that print has not."""
-    printed = any(scenario in columns.values() for _, columns in TABLES.values())
-    found = {group: dict(fields) if printed else {} for group, fields in FIELDS.items()}
+    queue = scenario.startswith("long-queue")
+    printed = queue or any(scenario in columns.values() for _, columns in TABLES.values())
+    found = {group: dict(fields) if printed else {} for group, fields in (OF_THE_QUEUE if queue else FIELDS).items()}
     if printed and protocol == "own" and any(method in COPIED for method in methods):
         for group in ("scenario", "net", "training"):
             found[group] = dict.fromkeys(found[group], COPIED_FROM)

@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from engram.paper.cells import TABLES, Cell
+from engram.paper.cells import QUEUE_TABLES, TABLES, Cell
 from engram.paper.twin_cells import TwinCell
 from engram.report.footer import agreement, notes, twin_notes
 from engram.report.layout import MARKS as PLAIN
@@ -25,7 +25,7 @@ def print_cells(table: str, cells: Sequence[Cell], console: Console, footer: Seq
     between = " " if console.width >= 30 + 38 * len(columns) else "\n"
     console.print(f"{table}: {TABLES[table][0]}, average accuracy in percent, ours (print)")
     view = Table(show_lines=between == "\n")
-    view.add_column("method", min_width=10)
+    view.add_column("after task" if table in QUEUE_TABLES else "method", min_width=10)
     for column in columns:
         view.add_column(column, justify="right", no_wrap=True)
     for row in dict.fromkeys(cell.row for cell in cells):

@@ -35,11 +35,11 @@ class Permute(Scenario):
             raise ScenarioError(f"permutations {self.permutations}: a scenario has two or more tasks")
 
     def sizes(self) -> list[int]:
-        return [int(training_counts(self).sum())] * self.permutations
+        return [int(training_counts(self.images[0], self.held_out).sum())] * self.permutations
 
     def deal(self, seed: int, device: torch.device | str = "cpu") -> Tasks:
         (images,) = self.images
-        train, test, scaling = prepare(self, device)
+        train, test, scaling = prepare(self, images, device)
         channels, height, width = images.shape
         shape = (channels, height + 2 * self.pad, width + 2 * self.pad)
         n, k = shape[1] * shape[2], images.n_classes

@@ -94,13 +94,17 @@ class Part:
     """The rows of x that are in use."""
 
     def of_class(self, label: int) -> Ints:
-        found: Ints = self.rows[self.y[self.rows] == label]
+        return self.of_classes(slice(label, label + 1))
+
+    def of_classes(self, labels: slice) -> Ints:
+        """The rows of consecutive classes, in the set's own order."""
+        y = self.y[self.rows]
+        found: Ints = self.rows[(y >= labels.start) & (y < labels.stop)]
         return found
 
 
-def prepare(scenario: Scenario, device: torch.device | str) -> tuple[Part, Part, Scaling]:
-    """Pads, flattens, holds out, and works out the scaling; pixels stay 8-bit."""
-    (images,) = scenario.images
+def prepare(scenario: Scenario, images: Images, device: torch.device | str) -> tuple[Part, Part, Scaling]:
+    """Pads and flattens a set's images, holds out, and works out the scaling; pixels stay 8-bit."""
     x_train = flat(images.x_train, scenario.pad)
     if scenario.held_out:
         x_test, y_test = x_train, images.y_train
@@ -142,11 +146,10 @@ def held_out_of(n: int, fraction: float) -> int:
     return min(max(1, round(fraction * n)), n - 1) if fraction else 0
 
 
-def training_counts(scenario: Scenario) -> Ints:
+def training_counts(images: Images, held_out: float) -> Ints:
     """Training images of each class, less those held out."""
-    (images,) = scenario.images
     counts = np.bincount(images.y_train, minlength=images.n_classes)
-    return np.array([n - held_out_of(int(n), scenario.held_out) for n in counts])
+    return np.array([n - held_out_of(int(n), held_out) for n in counts])
 
 
 def scaling_of(normalize: Normalize, x: Tensor, channels: int) -> Scaling:

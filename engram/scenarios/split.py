@@ -28,7 +28,7 @@ class Split(Scenario):
 
     make = "split"
 
-    classes_per_task: int | tuple[int, ...] = 2
+    classes_per_task: int | tuple[int, ...] | Literal["all"] = 2
     """Classes of each task: one number for all, or a list."""
     order: Order = "fixed"
     """Class order: as in the set, or shuffled by the run's seed."""
@@ -43,8 +43,8 @@ class Split(Scenario):
         """How many classes each task has."""
         (images,) = self.images
         n, k = images.n_classes, self.classes_per_task
-        if isinstance(k, int):
-            if k < 1 or n % k or n == k:
+        if isinstance(k, int | str):
+            if isinstance(k, str) or k < 1 or n % k or n == k:
                 fits = [d for d in range(1, n) if n % d == 0]
                 raise ScenarioError(
                     f"classes_per_task {k}: the {n} classes of {images.name} do not make two or more such tasks; "
@@ -60,7 +60,7 @@ class Split(Scenario):
 
     def sizes(self) -> list[int]:
         groups = self.groups()
-        counts = training_counts(self)
+        counts = training_counts(self.images[0], self.held_out)
         if self.kind == "iid" or self.order == "shuffled":  # on average
             return [round(float(counts.sum()) * g / sum(groups)) for g in groups]
         ends = list(accumulate(groups))
@@ -68,7 +68,7 @@ class Split(Scenario):
 
     def deal(self, seed: int, device: torch.device | str = "cpu") -> Tasks:
         (images,) = self.images
-        train, test, scaling = prepare(self, device)
+        train, test, scaling = prepare(self, images, device)
         order = list(range(images.n_classes))
         if self.order == "shuffled":
             order = torch.randperm(images.n_classes, generator=stream(seed, "order")).tolist()

@@ -1,0 +1,90 @@
+"""The convolutional network of the paper's long queue (its Table 7)."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import max_pool2d
+
+from engram.nets.net import Heads, Layer, Net, Shape, check_heads, start_heads
+
+KERNEL, DENSE = 5, 256
+CONVOLUTIONS = ((10, 2, True), (20, 2, True), (40, 0, False), (70, 2, False))
+"""Maps, padding and whether pooling by 2 follows. The paddings are those that the printed activation sizes force:
+28 → 14 → 7 → 3 → 3."""
+LEAST = 20
+"""Pixels that an image needs on each side for the third convolution to fit."""
+
+
+@dataclass(frozen=True)
+class CNN(Net):
+    """Four convolutions of 5×5 with 10, 20, 40 and 70 maps and a dense layer of 256, ReLU after each; no dropout.
+
+    The dense layer takes what images of any shape leave: 630 values of 28×28 pixels, 1120 of 32×32.
+    """
+
+    heads: Heads = "random"
+    """Initial output layer: PyTorch's default, or all zeros (Zenke et al.'s habit)."""
+
+    def __post_init__(self) -> None:
+        check_heads(self.heads)
+
+    def build(self, shape: Shape, outputs: int) -> CNNNet:
+        net = CNNNet(shape, outputs)
+        start_heads(net.outputs, self.heads)
+        return net
+
+    def layers(self, shape: Shape, outputs: int) -> list[Layer]:
+        found = []
+        channels, height, width = checked(shape)
+        for maps, padding, pooled in CONVOLUTIONS:
+            parameters = maps * channels * KERNEL**2 + maps
+            height, width = (side + 2 * padding - KERNEL + 1 for side in (height, width))
+            found.append(
+                Layer(f"convolution {KERNEL}×{KERNEL}, pad {padding}, ReLU", (maps, height, width), parameters)
+            )
+            if pooled:
+                height, width = height // 2, width // 2
+                found.append(Layer("max-pooling 2×2", (maps, height, width), 0))
+            channels = maps
+        inputs = channels * height * width
+        found.append(Layer("linear, ReLU", (DENSE,), inputs * DENSE + DENSE))
+        return [*found, Layer("outputs", (outputs,), DENSE * outputs + outputs)]
+
+
+def checked(shape: Shape) -> Shape:
+    if min(shape[1:]) < LEAST:
+        raise ValueError(
+            f"images of {shape[1]}×{shape[2]} pixels are too small for net cnn; it takes {LEAST}×{LEAST} or more"
+        )
+    return shape
+
+
+class CNNNet(nn.Module):
+    """The network that `CNN` describes."""
+
+    def __init__(self, shape: Shape, outputs: int) -> None:
+        super().__init__()
+        self.shape = checked(shape)
+        self.convolutions = nn.ModuleList()
+        channels = shape[0]
+        for maps, padding, _ in CONVOLUTIONS:
+            self.convolutions.append(nn.Conv2d(channels, maps, KERNEL, padding=padding))
+            channels = maps
+        flat = math.prod(CNN().layers(shape, outputs)[-3].activation)
+        self.dense = nn.Linear(flat, DENSE)
+        self.outputs = nn.Linear(DENSE, outputs)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(batch, pixels) → (batch, outputs)"""
+        x = x.view(len(x), *self.shape)
+        for convolution, (_, _, pooled) in zip(self.convolutions, CONVOLUTIONS, strict=True):
+            x = convolution(x)
+            if pooled:  # before ReLU, which the maximum commutes with: a quarter of the work
+                x = max_pool2d(x, 2)
+            x = torch.relu(x)
+        out: Tensor = self.outputs(torch.relu(self.dense(x.flatten(1))))
+        return out

@@ -1,0 +1,170 @@
+"""Tables 5 and 6: the runs on the queue of 78 tasks, and their cells. Works without torch."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterable, Sequence
+from functools import cache
+from typing import Literal, NamedTuple
+
+from engram.experiments.records import Record
+from engram.paper.cells import BAND_WITHOUT_SPREAD, Cell, chosen, published, runs_by_label, verdict
+from engram.paper.twins import Variant
+
+WEIGHTS = (0.01, 0.1, 1.0, 10.0, 50.0, 100.0)
+"""Weights of the penalty that are tried. The paper's figures name 0.01, 0.1 and 1, its margin notes 50."""
+PENALTIES, PLAIN = ("si", "online-ewc"), ("adam", "adagrad")
+NETS = {"table5": "mlp", "table6": "cnn"}
+HEADS = ("random", "zero")
+Letters = Literal["emnist-letters", "cyrillic-letters"]
+SCENARIOS: dict[Letters, str] = {
+    "emnist-letters": "long-queue/task",
+    "cyrillic-letters": "long-queue-with-cyrillic-letters/task",
+}
+"""By the set of letters, in the order in which cells take them: the first that has records."""
+REMARKS = {SCENARIOS["cyrillic-letters"]: "Cyrillic letters stand in for EMNIST letters"}
+"""What everything made with a scenario has to say."""
+
+
+class Setting(NamedTuple):
+    """What the runs of the long queue differ in, seeds aside."""
+
+    method: str
+    weight: float | None = None
+    net: str = "mlp"
+    heads: str = "random"
+
+    def label(self, scenario: str) -> str:
+        """As records carry it: `long-queue/task si coef=0.1 net=cnn heads=zero`."""
+        words = [scenario, self.method]
+        words += [f"coef={self.weight:g}"] if self.weight is not None else []
+        words += ["net=cnn"] if self.net == "cnn" else []
+        words += ["heads=zero"] if self.heads == "zero" else []
+        return " ".join(words)
+
+
+def settings(net: str, columns: Iterable[str], heads: Iterable[str] = ("random",)) -> list[Setting]:
+    """The runs that columns of a table need: `si/best` and `si/worst` all weights of SI. Only penalties have runs with
+    zero heads, for the figures."""
+    methods = dict.fromkeys(column.partition("/")[0] for column in columns)
+    found = []
+    for start in heads:
+        for method in methods:
+            if method in PENALTIES:
+                found += [Setting(method, weight, net, start) for weight in WEIGHTS]
+            elif start == "random":
+                found.append(Setting(method, None, net))
+    return found
+
+
+@cache
+def variants() -> dict[str, Variant]:
+    """Every setting by the label that records carry."""
+    return {
+        setting.label(scenario): Variant(scenario, setting.method, changes(setting))
+        for scenario in SCENARIOS.values()
+        for net in NETS.values()
+        for setting in settings(net, (*PLAIN, *PENALTIES), HEADS)
+    }
+
+
+def changes(setting: Setting) -> dict[str, object]:
+    """What differs from the preset of the scenario and the method."""
+    found: dict[str, object] = {} if setting.weight is None else {"method.coef": setting.weight}
+    return found | {"net.name": setting.net, "net.heads": setting.heads}
+
+
+class Runs:
+    """The records of the long queue, by setting and seed: of the first scenario that has any of the method."""
+
+    def __init__(self, records: Sequence[Record]) -> None:
+        self.by_label = runs_by_label(records)
+
+    def scenario(self, found: Sequence[Setting]) -> str:
+        """The first, in the order of acceptance, that has records of one of these settings."""
+        return next(
+            (name for name in SCENARIOS.values() if any(s.label(name) in self.by_label for s in found)),
+            next(iter(SCENARIOS.values())),
+        )
+
+    def done(self, setting: Setting, scenario: str) -> list[Record]:
+        return [record for record in self.all(setting, scenario) if record.status == "done" and record.accuracy]
+
+    def all(self, setting: Setting, scenario: str) -> list[Record]:
+        return list(self.by_label.get(setting.label(scenario), {}).values())
+
+    def extreme(self, which: str, found: Sequence[Setting], scenario: str) -> Setting | None:
+        """The setting with the best or the worst final average over seeds; None where nothing is recorded."""
+        finals = {s: curve(self.done(s, scenario))[-1] for s in found if self.done(s, scenario)}
+        if not finals:
+            return None
+        return (min if which == "worst" else max)(finals, key=lambda s: finals[s])
+
+
+def runs_of(table: str, records: Sequence[Record], columns: Iterable[str]) -> list[Record]:
+    """The runs behind columns of a table, those of all weights."""
+    runs = Runs(records)
+    found = []
+    for column in dict.fromkeys(column.partition("/")[0] for column in columns):
+        tried = settings(NETS[table], [column])
+        scenario = runs.scenario(tried)
+        found += [record for setting in tried for record in runs.all(setting, scenario)]
+    return found
+
+
+def averages(record: Record) -> list[float]:
+    """Average accuracy over the tasks seen so far, after each task."""
+    return [statistics.fmean(row) for row in record.accuracy]
+
+
+def curve(records: Sequence[Record]) -> list[float]:
+    """The same, as the mean over runs."""
+    return [statistics.fmean(values) for values in zip(*map(averages, records), strict=True)]
+
+
+def cells(
+    table: str, records: Sequence[Record], rows: Iterable[str] | None, columns: Iterable[str] | None
+) -> list[Cell]:
+    """The cells of Table 5 or 6 in print's order: a row for so many tasks, a column for a method."""
+    printed = published()[table]
+    runs = Runs(records)
+    chosen_columns = chosen("column", columns, list(printed["1"]))
+    by_column = {column: _column(table, column, runs) for column in chosen_columns}
+    return [
+        _cell(printed[row], row, column, *by_column[column])
+        for row in chosen("row", rows, list(printed))
+        for column in chosen_columns
+    ]
+
+
+def _column(table: str, column: str, runs: Runs) -> tuple[list[Record], int, str]:
+    """(the runs that a column shows, how many of its method failed, the note)."""
+    tried = settings(NETS[table], [column])
+    scenario = runs.scenario(tried)
+    failed = sum(record.status != "done" for s in tried for record in runs.all(s, scenario))
+    best = runs.extreme(column.partition("/")[2], tried, scenario)
+    if best is None:
+        return [], failed, ""
+    remarks = [REMARKS[scenario]] if scenario in REMARKS else []
+    if best.weight is not None:
+        left = [f"{s.weight:g}" for s in tried if not runs.done(s, scenario)]
+        remarks.append(f"weight {best.weight:g}" + (f" (not tried yet: {', '.join(left)})" if left else ""))
+    return runs.done(best, scenario), failed, "; ".join(remarks)
+
+
+def _cell(printed: dict[str, float], row: str, column: str, records: list[Record], failed: int, note: str) -> Cell:
+    values = [averages(record)[int(row) - 1] for record in records]
+    ours = statistics.fmean(values) if values else None
+    return Cell(
+        row=row,
+        column=column,
+        ours=ours,
+        std=statistics.pstdev(values) if values else None,
+        n=len(values),
+        paper=printed[column],
+        paper_std=None,
+        verdict=verdict(ours, printed[column], BAND_WITHOUT_SPREAD),
+        telling=abs(printed[column] - printed["adam"]) > BAND_WITHOUT_SPREAD,
+        failed=failed,
+        note=note,
+    )
