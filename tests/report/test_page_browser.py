@@ -141,12 +141,12 @@ def test_a_click_opens_the_runs_behind_a_cell(page, file):
     facts = dict(zip(page.texts("#details dt"), page.texts("#details dd"), strict=True))
     assert facts["average accuracy"] == "91.08 ± 0.05"
     assert facts["in print"] == "90.78 ± 0.85"
-    assert facts["forgetting"] == "-1.08 ± 0.05"
+    assert facts["forgetting"] == "−1.08 ± 0.05"
     assert facts["kept across tasks"] == "4.51 MB"
     seeds = page.js(
         "return [...document.querySelectorAll('#details tbody tr')].map(r => [...r.cells].map(c => c.textContent))"
     )
-    assert [row[:3] for row in seeds[:2]] == [["0", "91.00", "-1.00"], ["1", "91.02", "-1.02"]]
+    assert [row[:3] for row in seeds[:2]] == [["0", "91.00", "−1.00"], ["1", "91.02", "−1.02"]]
     page.wait("document.querySelectorAll('#details rect title').length")
     hints = "[...document.querySelectorAll('#details rect title')].map(t => t.textContent)"
     assert page.js(f"return {hints}")[-3:] == [

@@ -65,12 +65,22 @@ function cividis(share) {
   return CIVIDIS[i].map((from, k) => Math.round(from + (CIVIDIS[i + 1][k] - from) * (at - i)));
 }
 
+function colourScale(width) {
+  const steps = [...Array(10).keys()], left = width - 138;
+  return [
+    words(left - 6, 12, "0", { "text-anchor": "end" }),
+    ...steps.map(i => svg("rect", { x: left + 10 * i, y: 3, width: 10, height: 10, fill: `rgb(${cividis(i / 9)})` })),
+    words(left + 106, 12, "100"),
+  ];
+}
+
 // accuracy[i][j] as coloured squares: a row after each task, a column for each task.
 function heatMap(matrix, width) {
   const across = Math.max(...matrix.map(row => row.length)), down = matrix.length, once = down === 1;
   const left = 42, top = 22, wide = Math.min((width - left - 2) / across, 52), tall = Math.min(wide, 34);
-  const height = top + down * tall + 22, root = canvasOf(width, height), gap = wide > 8 ? 1 : 0;
+  const height = top + down * tall + 22, root = canvasOf(width, height), gap = wide > 14 ? 1 : 0;
   root.append(words(0, 12, "after"), words(left, 12, "percent on task"));
+  root.append(...colourScale(width));
   matrix.forEach((row, i) => {
     const y = top + i * tall, middle = y + tall / 2 + 4;
     if (i % Math.ceil(14 / tall) === 0) {

@@ -23,8 +23,8 @@ function svg(tag, attributes = {}, ...children) {
 }
 
 const there = value => value !== null && value !== undefined;
-const percent = (value, digits = 2) => (there(value) ? value.toFixed(digits) : "–");
-const signed = (value, digits = 2) => (there(value) ? (value > 0 ? "+" : "") + value.toFixed(digits).replace("-", "−") : "–");
+const percent = (value, digits = 2) => (there(value) ? value.toFixed(digits).replace("-", "−") : "–");
+const signed = (value, digits = 2) => (value > 0 ? "+" : "") + percent(value, digits);
 const count = value => (there(value) ? value.toLocaleString("en") : "–");
 const short = value => (Number.isInteger(value) && Math.abs(value) < 1e6 ? count(value) : String(Number(value.toPrecision(4))));
 
