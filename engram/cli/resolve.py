@@ -135,6 +135,7 @@ def prefixed(method: Method) -> dict[str, Method]:
 
 def spec_from(base: Spec, flags: list[Flag], options: Any) -> Spec:
     """The spec with what the command line changed."""
+    on_nodes = options.engine == "ray" and options.device != "auto"  # whose devices are not ours
     net = given(flags, options, "net")
     if "hidden" in net and not net["hidden"]:
         raise ValueError("hidden is empty; give the size of one layer or more")
@@ -147,7 +148,7 @@ def spec_from(base: Spec, flags: list[Flag], options: Any) -> Spec:
         training=replace(base.training, **given(flags, options, "training")),
         evaluation=Evaluation(**given(flags, options, "evaluation")),
         threads=positive("threads", options.threads),
-        device=resolve_device(options.device),
+        device=options.device if on_nodes else resolve_device(options.device),
     )
 
 

@@ -14,7 +14,7 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from engram.cli import StoppedError
+from engram.cli import StoppedError, WrongCallError
 from engram.cli.options import EngineOptions
 from engram.cli.screen import ERR
 from engram.experiments.engines import At, Engine, EngineError, Job, run_jobs
@@ -29,9 +29,11 @@ def engine_of(options: EngineOptions) -> Engine:
         raise ValueError(f"workers {options.workers} is out of range; give 1 or more")
     if options.address is not None and options.engine != "ray":
         raise ValueError(f"address {options.address} is a Ray cluster's; give --engine ray with it")
-    if options.engine == "ray":
-        raise ValueError("engine ray is not there yet; choose local")
-    return Local(options.workers)
+    if options.engine == "local":
+        return Local(options.workers)
+    from engram.experiments.ray_engine import OnRay
+
+    return OnRay(options.address, options.workers, options.gpu_share)
 
 
 def sweep(
@@ -62,7 +64,8 @@ def sweep(
         print(f"\n{len(found)} of {len(jobs)} runs are recorded in {out}", file=sys.stderr)
         if isinstance(error, KeyboardInterrupt):
             raise
-        raise StoppedError(str(error)) from error
+        nothing_ran = isinstance(error, EngineError) and all(record.reused for _, record in found)
+        raise (WrongCallError if nothing_ran else StoppedError)(str(error)) from error
     return found
 
 

@@ -22,8 +22,7 @@ class Checkpoints:
 
     def save(self, checkpoint: Checkpoint) -> None:
         """Writes a checkpoint in place of the one before; where the disk does not take it the run goes on without."""
-        epoch = f"-epoch-{checkpoint['epoch']}" if checkpoint["epoch"] else ""
-        self.write(f"task-{checkpoint['task']}{epoch}.pt", packed(checkpoint))
+        self.write(file_name(checkpoint), packed(checkpoint))
 
     def write(self, name: str, content: bytes) -> None:
         path = self.folder / name
@@ -56,6 +55,11 @@ class Checkpoints:
             except (RuntimeError, ValueError, EOFError, OSError, pickle.UnpicklingError) as error:
                 self.say(f"{path}: not a whole checkpoint ({type(error).__name__}), left aside")
         return None
+
+
+def file_name(checkpoint: Checkpoint) -> str:
+    epoch = f"-epoch-{checkpoint['epoch']}" if checkpoint["epoch"] else ""
+    return f"task-{checkpoint['task']}{epoch}.pt"
 
 
 def packed(checkpoint: Checkpoint) -> bytes:

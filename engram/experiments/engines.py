@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import traceback
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
@@ -15,7 +16,7 @@ from engram.experiments.records import Record
 from engram.experiments.run import compute, failed
 from engram.experiments.spec import Spec
 from engram.experiments.store import RECORDS, Claim, Say, Store, tell
-from engram.learning.train import Progress
+from engram.learning.train import Checkpoint, Progress
 
 
 class EngineError(RuntimeError):
@@ -55,6 +56,8 @@ class Ended:
     job: Job
     record: Record | None
     why: str = ""
+    retries: int = 1
+    """How often a run is tried again that ended like this."""
 
 
 Report = Callable[[At | Ended], None]
@@ -79,10 +82,12 @@ class Engine(Protocol):
         """Ends everything."""
 
 
-def attempt(spec: Spec, checkpoints: Checkpoints, watch: Callable[[Progress], None]) -> Record:
+def attempt(
+    spec: Spec, save: Callable[[Checkpoint], None], resume: Checkpoint | None, watch: Callable[[Progress], None]
+) -> Record:
     """The record of a run; what goes wrong inside the run becomes one with status `failed`."""
     try:
-        return compute(spec, save=checkpoints.save, resume=checkpoints.latest(), watch=watch)
+        return compute(spec, save=save, resume=resume, watch=watch)
     except Exception:
         return failed(spec, traceback.format_exc())
 
@@ -98,7 +103,7 @@ def run_jobs(
 ) -> Iterator[tuple[Job, Record]]:
     """Runs the jobs and gives each with its record as it ends; what is recorded already comes first.
 
-    A run whose worker died is tried once more, from its last checkpoint. Several drivers may share the folder `out`:
+    A run whose worker died is tried once more, from its latest checkpoint. Several drivers may share the folder `out`:
     each run is computed by one of them.
     """
     store = Store(out, say)
@@ -178,9 +183,9 @@ class Driver:
     def conclude(self, end: Ended) -> Iterator[tuple[Job, Record]]:
         """Writes a record down, or tries once more where there is none."""
         job = end.job
-        if end.record is None and not self.deaths[job]:
+        if end.record is None and self.deaths[job] < end.retries:
             self.deaths[job] += 1
-            self.say(f"{job}: {end.why.splitlines()[0]}; trying once more")
+            self.say(f"{job}: {end.why.splitlines()[0]}; trying again")
             self.submit(job)
             return
         record = end.record or failed(job.spec, end.why)
@@ -190,3 +195,17 @@ class Driver:
         self.store.add(record, self.file)
         self.running.pop(job).release()
         yield job, record
+
+
+def sparing(tell: Callable[[Progress], None], seconds: float) -> Callable[[Progress], None]:
+    """Passes on the end of every task, and of the rest no more than one report in so many seconds."""
+    last = 0.0
+
+    def watch(progress: Progress) -> None:
+        nonlocal last
+        now = time.monotonic()
+        if progress.accuracy or now - last >= seconds:
+            last = now
+            tell(progress)
+
+    return watch

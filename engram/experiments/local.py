@@ -7,10 +7,9 @@ import multiprocessing
 import os
 import signal
 import threading
-import time
 import traceback
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing import connection
@@ -20,11 +19,10 @@ from typing import Any
 
 from engram.data import Images
 from engram.experiments.checkpoints import Checkpoints
-from engram.experiments.engines import At, Ended, EngineError, Job, Report, attempt
+from engram.experiments.engines import At, Ended, EngineError, Job, Report, attempt, sparing
 from engram.experiments.run import failed
 from engram.experiments.spec import from_json
 from engram.experiments.store import Say
-from engram.learning.train import Progress
 from engram.methods import load_file, loaded_files
 
 CONTEXT = multiprocessing.get_context("spawn")  # forked threads of torch may hang
@@ -128,7 +126,8 @@ class Local:
         if self.alone:
             job, checkpoints = self.taken.popleft()
             report(At(job, "here"))
-            report(Ended(job, attempt(job.spec, checkpoints, lambda progress: report(At(job, "here", progress)))))
+            watch = lambda progress: report(At(job, "here", progress))  # noqa: E731
+            report(Ended(job, attempt(job.spec, checkpoints.save, checkpoints.latest(), watch)))
             return
         ready = connection.wait([worker.pipe for worker in self.workers])
         for worker in [worker for worker in self.workers if worker.pipe in ready]:
@@ -189,13 +188,13 @@ def serve(pipe: Connection, crash: Connection, method_files: Sequence[str]) -> N
             pipe.send(("at", None))
             known |= {images.fingerprint: images for images in run.images}
             checkpoints = Checkpoints(run.checkpoints, lambda text: pipe.send(("say", text)))
-            watch = sparing(lambda progress: pipe.send(("at", progress)))
+            watch = sparing(lambda progress: pipe.send(("at", progress)), EVERY)
             try:
                 spec = from_json(run.spec, known)
             except Exception:
                 pipe.send(("broken", traceback.format_exc()))
             else:
-                pipe.send(("record", attempt(spec, checkpoints, watch)))
+                pipe.send(("record", attempt(spec, checkpoints.save, checkpoints.latest(), watch)))
     except (EOFError, ConnectionError):  # the driver is gone
         os._exit(1)
 
@@ -206,17 +205,3 @@ def outlive_nobody() -> None:
     assert driver is not None
     connection.wait([driver.sentinel])
     os._exit(1)
-
-
-def sparing(tell: Callable[[Progress], None]) -> Callable[[Progress], None]:
-    """Passes on the end of every task, and of the rest what is not too much."""
-    last = 0.0
-
-    def watch(progress: Progress) -> None:
-        nonlocal last
-        now = time.monotonic()
-        if progress.accuracy or now - last >= EVERY:
-            last = now
-            tell(progress)
-
-    return watch
