@@ -118,6 +118,7 @@ def test_serve_says_where_it_is_and_ends_by_ctrl_c(start: Start, work: Path) -> 
 @pytest.mark.parametrize(
     "call",
     [
+        ["ewc", "--net", "cnn", "--pad", "11", "--heads", "zero"],
         ["si", "--coef", "0", "--lr", "0.01", "--hidden", "7", "5", "--normalize", "none", "--drop-last"],
         ["rehearsal+online-ewc", "--online-ewc.coef", "2.5", "--rehearsal.capacity", "8", "--no-mask"],
         ["lwf", "--temperature", "3", "--epochs", "1"],

@@ -157,6 +157,24 @@ def test_a_click_opens_the_runs_behind_a_cell(page, file):
     assert "this is higher" in page.find("#details").text
 
 
+def test_a_cell_of_the_long_queue_shows_the_runs_after_its_task(page, file, tmp_path):
+    """Two tasks of 90, then 78 of 60 or 70: after task 11 the mean of the runs is 65."""
+    accuracy = [[[90.0] * (i + 1) if i < 2 else [end] * (i + 1) for i in range(78)] for end in (60.0, 70.0)]
+    label = "long-queue/task adam"
+    given = [record("adam", s, scenario="long-queue/task", accuracy=accuracy[s], preset=label) for s in range(2)]
+    queue = tmp_path / "queue.html"
+    queue.write_text(html({**assemble(given), "sources": ""}), encoding="utf-8")
+    page.open(f"{queue.as_uri()}#cell/table5/11/adam")
+    page.wait("document.querySelectorAll('#details .canvas svg').length === 3")
+    assert (
+        page.js("return document.querySelectorAll('#details .canvas')[1].querySelectorAll('rect title').length") == 3081
+    )
+    strip = page.find("#details .canvas svg").get_attribute("aria-label")
+    assert strip == "The runs after task 11. Average accuracy of 2 runs: 60.00, 70.00."
+    assert rows(page, "table5") == ["1", "11", "21", "31", "41", "51", "61", "71", "78"]
+    assert page.driver.get_log("browser") == []
+
+
 def test_a_cell_without_runs_says_how_to_make_them(page, file):
     page.open(file)
     page.find(CELL.format("mas")).click()

@@ -102,6 +102,15 @@ def test_settings_that_differ_in_one_number_make_a_curve():
     assert [(value, by_id[setting].mean) for value, setting in curve["points"]] == [(0.1, 20), (1, 40), (10, 60)]
 
 
+def test_curves_of_one_method_say_what_tells_them_apart():
+    given = []
+    for heads in ("random", "zero"):
+        for coef in (1.0, 2.0):
+            of = spec("si", coef=coef)
+            given.append(record("si", spec={**of, "net": {**of["net"], "heads": heads}}))
+    assert [curve["apart"] for curve in sensitivities(gather(given))] == ["heads random", "heads zero"]
+
+
 def test_settings_that_differ_in_two_numbers_make_no_curve():
     other = spec("si", coef=2.0)
     other["training"]["lr"] = 0.1
@@ -158,6 +167,28 @@ def test_a_twin_names_its_setting_and_is_not_listed_as_another_run():
     assert (twin["row"], twin["of"], twin["setting"]) == ("gem/one-slot", "GEM", label)
     assert (twin["ours"], twin["of_row"], twin["difference"], twin["p"]) == (90.5, 92.0, -1.5, None)
     assert data["own"] == []
+
+
+def queued(method: str, weight: str, seed: int, last: float):
+    """78 tasks: 100 on each until the last, then `last`."""
+    accuracy = [[100.0] * i for i in range(1, 78)] + [[last] * 78]
+    label = f"long-queue/task {method}{weight}"
+    return record(method, seed, last, scenario="long-queue/task", accuracy=accuracy, preset=label, fields={"c": weight})
+
+
+def test_a_column_of_the_long_queue_is_its_best_or_worst_weight():
+    given = [queued("adam", "", seed, 58.0 + seed) for seed in range(2)]
+    given += [queued("si", " coef=0.1", 0, 80.0), queued("si", " coef=100", 0, 66.0)]
+    data = assemble(given)
+    (table,) = data["tables"]
+    assert (table["name"], table["head"], table["tests"]) == ("table5", "after task", {})
+    last = {cell["column"]: cell for cell in table["rows"][-1]["cells"]}
+    assert table["rows"][-1]["title"] == "78"
+    assert [last[column]["setting"] for column in ("adam", "si/best", "si/worst", "adagrad")] == [
+        "long-queue/task adam", "long-queue/task si coef=0.1", "long-queue/task si coef=100", None,
+    ]  # fmt: skip
+    assert (last["adam"]["ours"], last["adam"]["band"], last["si/best"]["ours"]) == (58.5, 5.0, 80.0)
+    assert [c["ours"] for c in table["rows"][0]["cells"][:2]] == [100.0, 100.0]
 
 
 def test_claims_are_those_of_compare():

@@ -24,6 +24,8 @@ def command(setting: Setting, published: Setting | None) -> str:
     whole = published is setting or common
     usual = (values(published) if published else {}) | USUAL
     for name, value in values(setting).items():
+        if name == "net.name" and value not in ("mlp", usual.get(name)):
+            words += ["--net", str(value)]
         if name in NAMED or name.endswith(".name") or (whole and name not in USUAL):
             continue
         off = value is False and name not in usual  # a switch that nobody has turned needs no word

@@ -6,8 +6,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from engram.experiments.records import Record
-from engram.paper.cells import TABLES, band, cells, preset_name, runs_by_label
+from engram.paper.cells import QUEUE_TABLES, TABLES, band, cells, preset_name, runs_by_label
 from engram.paper.claim_tests import results
+from engram.paper.long_queue import NETS, Runs
+from engram.paper.long_queue import settings as settings_of_queue
 from engram.paper.twin_cells import best_of, twin_cells
 from engram.paper.twins import twins_of
 from engram.report.claims import HOW, SIDES, counts, says
@@ -20,9 +22,11 @@ def table_of(name: str, records: Sequence[Record], named: Mapping[str, Setting])
     """A published table: rows of cells in print's order, each with the setting whose runs it is made of."""
     rows: dict[str, list[dict[str, Any]]] = {}
     measured: dict[str, dict[str, Setting]] = {}
+    queue = queue_labels(name, records) if name in QUEUE_TABLES else None
     for cell in cells(name, records):
-        setting = named.get(preset_name(name, cell.row, cell.column))
-        if setting and setting.done:
+        label = preset_name(name, cell.row, cell.column) if queue is None else queue[cell.column]
+        setting = named.get(label)
+        if setting and setting.done and queue is None:
             measured.setdefault(cell.column, {})[cell.row] = setting
         values = list(setting.accuracies.values()) if setting else []
         rows.setdefault(cell.row, []).append(
@@ -36,12 +40,24 @@ def table_of(name: str, records: Sequence[Record], named: Mapping[str, Setting])
     return {
         "name": name,
         "title": title,
-        "head": "method",
+        "head": "method" if queue is None else "after task",
         "columns": [{"name": column, "scenario": scenario} for column, scenario in columns.items()],
         "rows": [{"name": row, "title": TITLES.get(row, row), "cells": found} for row, found in rows.items()],
         "tests": {column: comparisons(found) for column, found in measured.items() if len(found) > 1},
         "twins": twins(name, records, named),
     }
+
+
+def queue_labels(table: str, records: Sequence[Record]) -> dict[str, str]:
+    """The label of the runs that each column of Table 5 or 6 shows; empty where there are none."""
+    runs = Runs(records)
+    found = {}
+    for column in TABLES[table][1]:
+        tried = settings_of_queue(NETS[table], [column])
+        scenario = runs.scenario(tried)
+        chosen = runs.extreme(column.partition("/")[2], tried, scenario)
+        found[column] = chosen.label(scenario) if chosen else ""
+    return found
 
 
 def twins(table: str, records: Sequence[Record], named: Mapping[str, Setting]) -> list[dict[str, Any]]:

@@ -6,7 +6,7 @@ import hashlib
 import json
 import math
 import statistics
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -142,18 +142,19 @@ def differences(settings: Sequence[Setting]) -> dict[str, str]:
     families: dict[str, list[Setting]] = {}
     for setting in settings:
         families.setdefault(f"{setting.scenario} {setting.method}", []).append(setting)
-    words = {}
+    words: dict[str, str] = {}
     for name, family in families.items():
         flat = {setting.id: values(setting) for setting in family}
         others = [flat[name]] if name in flat else list(flat.values())
-        for setting in family:
-            told = [
-                f"{field.rpartition('.')[2]} {shown(value)}"
-                for field, value in flat[setting.id].items()
-                if any(other.get(field) != value for other in others)
-            ]
-            words[setting.id] = ", ".join(told)
+        words |= {setting: apart(fields, others) for setting, fields in flat.items()}
     return words
+
+
+def apart(fields: Mapping[str, Any], others: Iterable[Mapping[str, Any]]) -> str:
+    """What some values have that not all others have, in words."""
+    telling = [field for field, value in fields.items() if any(other.get(field) != value for other in others)]
+    short = {field: "net" if field == "net.name" else field.rpartition(".")[2] for field in telling}
+    return ", ".join(f"{name} {shown(fields[field])}" for field, name in short.items())
 
 
 def shown(value: Any) -> str:
@@ -173,22 +174,29 @@ def sensitivities(settings: Sequence[Setting]) -> list[dict[str, Any]]:
     for (scenario, method, _), family in families.items():
         names = dict.fromkeys(name for _, flat in family for name, value in flat.items() if is_number(value))
         for name in names:
-            alike: dict[str, dict[float, Setting]] = {}
-            for setting, flat in family:
-                if is_number(flat.get(name)):
-                    rest = json.dumps({other: v for other, v in flat.items() if other != name}, sort_keys=True)
-                    alike.setdefault(rest, {}).setdefault(float(flat[name]), setting)
-            for points in alike.values():
-                if len(points) > 1:
-                    curves.append(
-                        {
-                            "scenario": scenario,
-                            "method": method,
-                            "field": name.partition(".")[2],
-                            "points": [[value, points[value].id] for value in sorted(points)],
-                        }
-                    )
+            for rest, points in alike_but(name, family).items():
+                curves.append(
+                    {
+                        "scenario": scenario,
+                        "method": method,
+                        "field": name.partition(".")[2],
+                        "apart": rest,
+                        "points": [[value, points[value].id] for value in sorted(points)],
+                    }
+                )
     return curves
+
+
+def alike_but(name: str, family: Sequence[tuple[Setting, dict[str, Any]]]) -> dict[str, dict[float, Setting]]:
+    """Settings that are alike in all but one number, by that number; under what tells such groups from each other."""
+    groups: dict[str, dict[float, Setting]] = {}
+    for setting, flat in family:
+        if is_number(flat.get(name)):
+            rest = json.dumps({other: v for other, v in flat.items() if other != name}, sort_keys=True)
+            groups.setdefault(rest, {}).setdefault(float(flat[name]), setting)
+    curves = {rest: points for rest, points in groups.items() if len(points) > 1}
+    fields = {rest: json.loads(rest) for rest in curves}
+    return {apart(fields[rest], fields.values()): points for rest, points in curves.items()}
 
 
 def is_number(value: Any) -> bool:

@@ -81,7 +81,7 @@ function body({ table, row, cell, setting, id }) {
     [cell?.note, state.open.note].filter(Boolean).map(text => el("p", { class: "small" }, text)),
     el("h3", {}, "Repeat it"), copyable(setting.command, "command"),
     el("details", {}, el("summary", {}, "Spec"), copyable(JSON.stringify(JSON.parse(setting.spec), null, 1), "spec")),
-    runs.length ? runFigures(runs, cell, id) : null,
+    runs.length ? runFigures(runs, cell, id, table?.head === "after task" ? Number(row.name) : null) : null,
     el("h3", {}, "Seeds"), seedTable(setting),
     cell ? comparisons(table, row, cell) : null,
     memoryTable(setting),
@@ -92,11 +92,13 @@ function body({ table, row, cell, setting, id }) {
   ];
 }
 
-function runFigures(runs, cell, id) {
-  const values = runs.map(run => run.average_accuracy), whole = runs.filter(run => run.accuracy);
+// `after`: a cell of the long queue is the average over so many tasks.
+function runFigures(runs, cell, id, after) {
+  const whole = runs.filter(run => run.accuracy);
+  const values = after ? whole.map(run => mean(run.accuracy[after - 1])) : runs.map(run => run.average_accuracy);
   const around = cell ? [["line s6 dash", "print"], ["box zone", "where a mean agrees"]] : [];
   const strip = figure({
-    title: "The runs", draw: width => seedStrip(values, cell, width),
+    title: after ? `The runs after task ${after}` : "The runs", draw: width => seedStrip(values, cell, width),
     describe: `Average accuracy of ${runs.length} runs: ${values.map(value => percent(value)).join(", ")}.`,
     legend: [["dot f0", "a run"], ["line s7", "their mean"], ...around],
   });

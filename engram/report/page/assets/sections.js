@@ -78,7 +78,7 @@ function sensitivity(curve) {
     return axes.root;
   };
   return figure({
-    title: `${points[0].setting.title}, ${curve.field}${points[0].setting.trial ? ", trials" : ""}`, draw,
+    title: [points[0].setting.title, curve.field, curve.apart, points[0].setting.trial && "trials"].filter(Boolean).join(", "), draw,
     describe: `Average accuracy: ${points.map(({ value, setting }) => `${short(value)}: ${percent(setting.mean)}`).join("; ")}.`,
     head: [curve.field, "average accuracy", "deviation", "runs"],
     rows: () => points.map(({ value, setting }) =>
