@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: install demo test lint tables bench clean
+.PHONY: install demo test lint docs tables bench clean
 
 install: .venv/installed  ## what runs need; what tests and docs need comes with `make test`
 
@@ -30,6 +30,9 @@ lint: .venv/developed
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+docs: .venv/developed  ## the documentation into site/, which opens from disk; a warning is an error
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 tables: install  ## the published tables beside ours, their twins, and the paper's claims, from the committed records
 	for table in table2 table3 table4; do $(BIN)/engram compare $$table --twins; done

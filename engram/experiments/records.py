@@ -25,7 +25,7 @@ class Record:
     status: str
     """`done`, `diverged` or `failed`."""
     accuracy: list[list[float]] = field(default_factory=list)
-    """accuracy[i][j]: percent on task j after task i."""
+    """`accuracy[i][j]`: percent on task j after task i."""
     average_accuracy: float | None = None
     forgetting: float | None = None
     backward_transfer: float | None = None

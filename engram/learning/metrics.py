@@ -1,4 +1,4 @@
-"""Metrics of a run, from a[i][j]: percent on task j after task i. Plain numbers, so that anyone can check them."""
+"""Metrics of a run, from `a[i][j]`: percent on task j after task i. Plain numbers, so that anyone can check them."""
 
 from collections.abc import Sequence
 

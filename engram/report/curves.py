@@ -75,8 +75,8 @@ def draw_within(runs: dict[str, list[Record]], scenario: str) -> Figure:
         style = look(method)
         label = f"{style.label} (gap {statistics.fmean(gap(record) for record in found):.1f})"
         for ax, which in zip(axes, ("first", "current"), strict=True):
-            x, values = places(found[0]), np.mean([[at[which] for at in record.curve] for record in found], axis=0)
-            ax.plot(x, values, color=style.color, linestyle=style.dash, linewidth=1.2, label=label)
+            values = np.mean([[at[which] for at in record.curve] for record in found], axis=0)
+            ax.plot(places(found[0]), values, color=style.color, linestyle=style.dash, linewidth=1.2, label=label)
     tasks = int(max(at["task"] for record in next(iter(runs.values())) for at in record.curve))
     for ax, title in zip(axes, ("on the first task", "on the task being learned"), strict=True):
         ax.set_title(title, loc="left")
@@ -95,11 +95,12 @@ def draw_within(runs: dict[str, list[Record]], scenario: str) -> Figure:
 
 def places(record: Record) -> list[float]:
     """Each look inside a task as tasks learned: methods that take more steps a task share the boundaries."""
-    ends = {0.0: 0.0}
+    last: dict[float, float] = {}
     for at in record.curve:
-        ends[at["task"]] = at["step"]
+        last[at["task"]] = at["step"]
+    begins = dict(zip(last, (0.0, *last.values()), strict=False))  # where the task before was looked at last
     return [
-        at["task"] - 1 + (at["step"] - ends[at["task"] - 1]) / (ends[at["task"]] - ends[at["task"] - 1])
+        at["task"] - 1 + (at["step"] - begins[at["task"]]) / (last[at["task"]] - begins[at["task"]])
         for at in record.curve
     ]
 

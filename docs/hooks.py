@@ -1,0 +1,158 @@
+"""What the pages take from code and records when they are built, so that no measured number is typed into them.
+
+A page asks by a comment: `<!-- engram: measured ewc -->`.
+"""
+
+from __future__ import annotations
+
+import re
+import statistics
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))
+
+from engram.cli.look import ls_methods  # noqa: E402
+from engram.cli.options import field_docs  # noqa: E402
+from engram.experiments import records  # noqa: E402
+from engram.experiments.records import Record  # noqa: E402
+from engram.methods import methods  # noqa: E402
+from engram.paper.cells import TABLES, cells, published, runs_by_label  # noqa: E402
+from engram.report.layout import MARKS, TITLES, number, ours  # noqa: E402
+
+
+def on_page_markdown(markdown: str, **_: Any) -> str:
+    """MkDocs calls it for every page."""
+    return filled(markdown)
+
+
+def filled(markdown: str) -> str:
+    """The page with what it asks for; what it asks for in vain is an error, so that the build fails."""
+
+    def answer(found: re.Match[str]) -> str:
+        what, *names = found[1].split()
+        return ANSWERS[what](*names)
+
+    return re.sub(r"<!-- engram: (.*?) -->", answer, markdown)
+
+
+@cache
+def read() -> tuple[Record, ...]:
+    return tuple(r for file in sorted((ROOT / "results").glob("*.jsonl")) for r in records.read(file))
+
+
+@cache
+def listed() -> dict[str, dict[str, Any]]:
+    return {row["method"]: row for row in ls_methods()}
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    return "\n".join("| " + " | ".join(row) + " |" for row in (head, ["---"] * len(head), *rows)) + "\n"
+
+
+def all_methods() -> str:
+    """Every method with what it needs, keeps and reaches."""
+    order = [*TITLES, *(name for name in listed() if name not in TITLES)]
+    found = {cell.row: cell for cell in cells("table2", read(), columns=["class"])}
+    return table(
+        ["method", "what", "needs", "keeps", "Split MNIST, class"],
+        (
+            [
+                f"[`{name}`]({name}.md)",
+                listed()[name]["what"].rstrip("."),
+                ", ".join(listed()[name]["needs"]) or "nothing",
+                size(listed()[name]["kept_split"]),
+                ours(found[name]) if name in found else "–",
+            ]
+            for name in order
+            if name in listed()
+        ),
+    )
+
+
+def glance(method: str) -> str:
+    """What the class of a method declares."""
+    cls, row = methods()[method], listed()[method]
+    docs = field_docs(cls)
+    facts = (
+        f"**Needs:** {', '.join(row['needs']) or 'nothing'}. "
+        f"**Keeps across a boundary:** {size(row['kept_split'])} on Split MNIST, {size(row['kept_permuted'])} on "
+        f"Permuted MNIST, in class learning. **Optimiser:** {row['optimizer']}. "
+        f"**Code:** `engram/methods/{method.replace('-', '_')}.py`.\n\n"
+    )
+    if not row["fields"]:
+        return facts + "It has no hyper-parameters of its own.\n"
+    defaults = cls()
+    return facts + table(
+        ["field, flag", "default", "what"],
+        (
+            [f"`{name}`, `--{name.replace('_', '-')}`", f"`{getattr(defaults, name)}`", docs.get(name, "")]
+            for name in row["fields"]
+        ),
+    )
+
+
+def measured(method: str) -> str:
+    """The cells of a method in all tables, with what its runs cost."""
+    runs = runs_by_label(read())
+    rows, tables = [], []
+    for name, (_, columns) in TABLES.items():
+        if method not in published()[name]:
+            continue
+        tables.append(name)
+        for cell in cells(name, read(), [method]):
+            scenario = columns[cell.column]
+            if name == "table4" and cell.column.endswith("/unknown"):
+                continue  # the same cell as in tables 2 and 3
+            made = [r for r in runs.get(f"{scenario} {method}", {}).values() if r.status == "done"]
+            verdict = f"{MARKS[cell.verdict]} {cell.verdict}"
+            rows.append(
+                [f"`{scenario}`", ours(cell), str(cell.n), number(cell.paper, cell.paper_std), verdict, *cost(made)]
+            )
+    if not rows:
+        return f"No published table has this row. `engram run split-mnist/class {method}` measures it.\n"
+    commands = ", ".join(f"`engram reproduce {name} --rows {method}`" for name in tables)
+    return (
+        table(["scenario", "ours", "runs", "print", "verdict", "steps", "seconds a run"], rows)
+        + f"\nAverage accuracy in percent, ± the population deviation. Made by {commands}; seconds are the median on "
+        f"{machines()}.\n"
+    )
+
+
+def cost(made: Sequence[Record]) -> list[str]:
+    if not made:
+        return ["–", "–"]
+    return [f"{statistics.median(r.steps for r in made):,.0f}", f"{statistics.median(r.seconds for r in made):,.0f}"]
+
+
+def machines() -> str:
+    names = {f"{r.environment['cpu']}, one thread" for r in read() if "cpu" in r.environment}
+    return " or ".join(sorted(names)) or "no machine yet"
+
+
+def whole_table(name: str) -> str:
+    """A published table, ours above print."""
+    columns = list(TABLES[name][1])
+    found = {(cell.row, cell.column): cell for cell in cells(name, read())}
+    rows = [
+        [TITLES.get(row, row), *(f"{ours(c)}<br>({number(c.paper, c.paper_std)}) {MARKS[c.verdict]}" for c in of_row)]
+        for row in published()[name]
+        for of_row in [[found[row, column] for column in columns]]
+    ]
+    return table(["method", *columns], rows)
+
+
+def size(count: int) -> str:
+    return "nothing" if not count else f"{count / 1e6:.1f} MB"
+
+
+ANSWERS: dict[str, Callable[..., str]] = {
+    "methods": all_methods,
+    "glance": glance,
+    "measured": measured,
+    "table": whole_table,
+}

@@ -1,0 +1,157 @@
+"""What README and docs show works as typed: blocks are run in order, on small images under the names of real sets."""
+
+import contextlib
+import io
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import engram.methods
+from engram.cli import COMMANDS, main
+from engram.methods import methods
+
+ROOT = Path(__file__).parents[2]
+PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")])
+HEAVY = {"reproduce", "search", "bench", "serve", "verify", "report", "data", "diff"}
+"""Commands that are long, fetch or serve: their flags are looked up in their help instead."""
+BUILTIN = frozenset(methods())
+
+
+def blocks(page: Path) -> Iterator[tuple[str, str]]:
+    """(language, text) of the fenced blocks."""
+    for found in re.finditer(r"^( *)```(\w*)[^\n]*\n(.*?)^\1```", page.read_text(), re.MULTILINE | re.DOTALL):
+        yield found[2], found[3]
+
+
+def commands(text: str) -> Iterator[list[str]]:
+    """The lines of a block that call engram, without their comments; descriptions of a syntax are none."""
+    for line in text.replace("\\\n", " ").splitlines():
+        if line.strip().startswith("engram ") and not re.search(r"…|\[-|\||\b[A-Z]{3,}\b", line.split("#")[0]):
+            yield shlex.split(line, comments=True)[1:]
+
+
+def small_images(path: Path, size: int = 28) -> None:
+    """Ten classes, twelve training and four test images each."""
+    rng = np.random.default_rng(0)
+
+    def part(each: int):
+        y = np.arange(10 * each) % 10
+        x = rng.integers(0, 100, (len(y), size, size))
+        x[np.arange(len(y)), y] += 150  # a bright row
+        return x.astype(np.uint8), y
+
+    (x_train, y_train), (x_test, y_test) = part(12), part(4)
+    np.savez(path, x_train=x_train, y_train=y_train, x_test=x_test, y_test=y_test)
+
+
+@pytest.fixture
+def work(tmp_path, monkeypatch):
+    """A folder with examples and records, and small sets under the names that the docs use."""
+    data = tmp_path / "data"
+    data.mkdir()
+    for name in ("mnist", "fashion-mnist", "cifar10"):
+        small_images(data / f"{name}.npz")
+    folder = tmp_path / "work"
+    shutil.copytree(ROOT / "examples", folder / "examples")
+    shutil.copytree(ROOT / "results", folder / "results")
+    small_images(folder / "my.npz", 10)
+    monkeypatch.setenv("ENGRAM_DATA", str(data))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.chdir(folder)
+    return folder
+
+
+def forget_own_methods() -> None:
+    """As in a new process."""
+    engram.methods._FILES.clear()
+    for name in set(methods()) - BUILTIN:
+        del methods()[name]
+
+
+def answer(arguments: list[str]) -> tuple[int, str]:
+    """Exit status and all that was printed."""
+    said = io.StringIO()
+    with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said), pytest.raises(SystemExit) as end:
+        main(arguments)
+    forget_own_methods()
+    return int(end.value.code or 0), said.getvalue()
+
+
+def cheaply(arguments: list[str]) -> list[str]:
+    """What a run gets besides: one seed, and none where the images do not say how long it takes, or trackers do."""
+    words = set(re.split(r"[ +]", " ".join(arguments)))
+    return [
+        *(["--dry-run"] if words & {"lwf", "dgr", "rtf", "--track"} else []),
+        *(["--seeds", "1"] if "--seeds" in words else []),
+    ]
+
+
+def check_command(arguments: list[str]) -> None:
+    name = arguments[0]
+    if name.startswith("--"):
+        assert answer(arguments)[0] == 0
+        return
+    assert name in COMMANDS
+    if name in HEAVY:
+        known = answer([name, "--help"])[1]
+        for word in arguments[1:]:
+            assert not word.startswith("--") or word.partition("=")[0] in known, (word, known)
+        return
+    if name == "run":
+        arguments = [*arguments, *cheaply(arguments)]
+    status, said = answer(arguments)
+    assert status == 0, (arguments, said)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "page", [page for page in PAGES if any(blocks(page))], ids=lambda page: str(page.relative_to(ROOT))
+)
+def test_what_a_page_shows_works_as_typed(page, work, capfd):
+    names: dict[str, object] = {"__name__": "page"}
+    for language, text in blocks(page):
+        if language == "python":
+            sys.modules.setdefault("page", type(sys)("page"))  # dataclasses look their module up
+            exec(compile(text, f"{page.name}", "exec", dont_inherit=True), names)
+        else:
+            for arguments in commands(text):
+                check_command(arguments)
+
+
+def test_the_walk_finds_blocks_and_commands(tmp_path):
+    page = tmp_path / "x.md"
+    page.write_text(
+        "```python\na = 1\n```\n\n1. x\n\n    ```\n    engram ls methods  # all\n    engram run SCENARIO\n    ```\n"
+    )
+    assert [language for language, _ in blocks(page)] == ["python", ""]
+    assert list(commands(list(blocks(page))[1][1])) == [["ls", "methods"]]
+    assert sum(1 for page in PAGES for _, text in blocks(page) for _ in commands(text)) > 30
+    assert sum(language == "python" for page in PAGES for language, _ in blocks(page)) > 8
+
+
+def test_every_method_has_a_page_and_every_page_is_in_the_menu():
+    pages = {path.stem for path in (ROOT / "docs" / "methods").glob("*.md")}
+    assert pages == {*BUILTIN, "index"}
+    menu = (ROOT / "mkdocs.yml").read_text()
+    for page in (ROOT / "docs").rglob("*.md"):
+        assert str(page.relative_to(ROOT / "docs")) in menu
+
+
+@pytest.mark.slow
+def test_the_documentation_builds_without_a_warning(tmp_path):
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(tmp_path / "site")]
+    built = subprocess.run(
+        command, cwd=ROOT, capture_output=True, text=True, env={**os.environ, "NO_MKDOCS_2_WARNING": "1"},
+    )  # fmt: skip
+    assert built.returncode == 0, built.stdout + built.stderr
+    page = (tmp_path / "site" / "methods" / "adam.html").read_text()
+    assert "engram:" not in page  # what pages ask for was filled in
+    assert "<code>split-mnist/task</code>" in page
