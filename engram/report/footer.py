@@ -39,17 +39,18 @@ def agreement(cells: Sequence[Cell]) -> str:
 
 
 def notes(cells: Sequence[Cell]) -> list[str]:
-    """The notes of the cells, with the rows that have them, and the columns where they are not those of all."""
-    where: dict[str, dict[str, list[str]]] = {}
+    """The notes of the cells, with the rows and columns that have them, where those are not all."""
+    where: dict[str, tuple[dict[str, None], dict[str, None]]] = {}
     for cell in cells:
         for note in filter(None, cell.note.split("; ")):
-            where.setdefault(note, {}).setdefault(cell.row, []).append(cell.column)
-    every = list(dict.fromkeys(cell.column for cell in cells))
+            rows, columns = where.setdefault(note, ({}, {}))
+            rows[cell.row] = columns[cell.column] = None
+    every_row, every_column = ({getattr(cell, name) for cell in cells} for name in ("row", "column"))
     lines = []
-    for note, rows in where.items():
-        names = ", ".join(TITLES.get(row, row) for row in rows)
-        columns = next(iter(rows.values()))
-        lines.append(f"{names}{'' if columns == every else ' in ' + ', '.join(columns)}: {note}.")
+    for note, (rows, columns) in where.items():
+        names = [", ".join(TITLES.get(row, row) for row in rows)] if rows.keys() != every_row else []
+        names += [", ".join(columns)] if columns.keys() != every_column else []
+        lines.append(f"{' in '.join(names) or 'All'}: {note}.")
     return lines
 
 
