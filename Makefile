@@ -35,7 +35,7 @@ docs: .venv/developed  ## the documentation into site/, which opens from disk; a
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 tables: install  ## the published tables beside ours, their twins, and the paper's claims, from the committed records
-	for table in table2 table3 table4; do $(BIN)/engram compare $$table --twins; done
+	for table in 2 3 4 5 6; do $(BIN)/engram compare table$$table --twins; done
 	$(BIN)/engram compare claims
 
 bench: install

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 COMMANDS: dict[str, tuple[str, str]] = {
     "run": ("run", "train a method on a scenario and record what came of it"),
     "reproduce": ("tables", "make the runs of a published table that are not recorded yet"),
-    "compare": ("tables", "our numbers beside the published ones, with verdicts, from the records"),
+    "compare": ("compare", "our numbers beside the published ones, with verdicts, from the records"),
     "verify": ("verify", "run recorded runs again, picked at random: same bits, within spread, or moved"),
     "figure": ("figure", "pictures for papers: accuracy matrices, curves, bars, memory, the kinds of scenario"),
     "report": ("report", "the records as one HTML page: tables against print, every run behind every cell"),

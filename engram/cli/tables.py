@@ -1,163 +1,23 @@
-"""`engram reproduce` and `engram compare`: the published tables."""
+"""`engram reproduce`: makes the runs of the published tables."""
 
 from __future__ import annotations
 
-import json
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
 
 import tyro
-from rich.markup import escape
 
 from engram.cli import WrongCallError
+from engram.cli.compare import all_records, with_table
 from engram.cli.options import EngineOptions, parse
 from engram.cli.screen import ERR, OUT, writable
-from engram.experiments import records
-from engram.experiments.records import Record
-from engram.paper.cells import (
-    QUEUE_TABLES,
-    TABLES,
-    Cell,
-    Protocol,
-    cells,
-    chosen,
-    preset_name,
-    published,
-    runs_by_label,
-    table_name,
-)
-from engram.paper.long_queue import HEADS, NETS, SCENARIOS, Letters, runs_of, settings
+from engram.paper.cells import QUEUE_TABLES, TABLES, Protocol, cells, chosen, preset_name, published, table_name
+from engram.paper.long_queue import HEADS, NETS, SCENARIOS, Letters, settings
 from engram.paper.twin_cells import twin_cells
-from engram.paper.twins import Twin, known_twin, twins_of
+from engram.paper.twins import rows_and_twins
 from engram.report.tables import print_cells, print_twins
-from engram.report.written import Format, as_text, show, written
-
-
-@dataclass
-class CompareOptions:
-    """Our numbers beside the published ones, from the records; runs nothing."""
-
-    table: tyro.conf.Positional[str]
-    """table1 (the kinds, read off the data), table2 to table6; or claims, what the paper concludes."""
-    rows: tuple[str, ...] = ()
-    """Only these methods; a twin by its name, for example gem/one-slot."""
-    columns: tuple[str, ...] = ()
-    """Only these columns."""
-    twins: bool = False
-    """Also the twins of these methods: as they were meant, where the authors' code departs from it."""
-    protocol: Protocol = "own"
-    """The copied rows (lwf, dgr, rtf): as their authors made them, or in the protocol that all other rows have."""
-    results: Path = Path("results")
-    """Folder with the records."""
-    format: Format = "text"
-    """LaTeX is in print's own layout and needs booktabs; JSON is a list of cells."""
-    json: bool = False
-    """As --format json."""
-    out: Path | None = None
-    """File to write to, in place of the screen."""
-
-
-def with_table(arguments: list[str]) -> list[str]:
-    """The arguments, which begin with a table unless help is asked for."""
-    if (not arguments or arguments[0].startswith("-")) and not {"-h", "--help"} & set(arguments):
-        raise WrongCallError(f"name a table first: table1, {', '.join(TABLES)}, claims")
-    return arguments
-
-
-def compare(arguments: list[str]) -> int:
-    """The command."""
-    options = parse(CompareOptions, with_table(arguments), "engram compare")
-    form: Format = "json" if options.json else options.format
-    if options.table == "table1":
-        return compare_table1(form)
-    if options.table == "claims":
-        return compare_claims(form, options.results, options.out)
-    try:
-        table = table_name(options.table)
-        rows, asked = rows_and_twins(table, options.rows, options.twins)
-        columns = chosen("column", options.columns, list(TABLES[table][1]))
-    except ValueError as error:
-        raise WrongCallError(str(error)) from error
-    read = all_records(options.results)
-    if not read:
-        ERR.print(f"no records in {escape(str(options.results))}")
-    found = cells(table, read, rows, columns, options.protocol) if rows else []
-    twins = twin_cells(table, read, asked, columns)
-    if table in QUEUE_TABLES:
-        runs = runs_of(table, read, columns)
-    else:
-        counted = runs_by_label(read)
-        labels = [preset_name(table, c.row, c.column, options.protocol) for c in found]
-        runs = [run for label in labels for run in counted.get(label, {}).values()]
-    if form == "text" and options.out is None:
-        show(table, found, twins, runs, OUT)
-    else:
-        put(written(form, table, found, twins, runs), options.out)
-    return 0
-
-
-def compare_claims(form: Format, folder: Path, out: Path | None) -> int:
-    """What the paper concludes, tested in print and in our records."""
-    if form == "latex":
-        raise WrongCallError("format latex is not there for claims; choose from text, markdown, json")
-    from engram.paper.claim_tests import results
-    from engram.report.claims import markdown_claims, print_claims
-
-    found = results(all_records(folder))
-    if form == "text" and out is None:
-        print_claims(found, OUT)
-    elif form == "json":
-        put(json.dumps([result.to_json() for result in found]) + "\n", out)
-    elif form == "markdown":
-        put(markdown_claims(found), out)
-    else:
-        put(as_text(lambda console: print_claims(found, console)), out)
-    return 0
-
-
-def put(text: str, out: Path | None) -> None:
-    """On the screen, or into a file."""
-    if out is None:
-        print(text, end="")
-        return
-    writable(out.parent)
-    out.parent.mkdir(parents=True, exist_ok=True)
-    out.write_text(text, encoding="utf-8")
-
-
-def all_records(folder: Path) -> list[Record]:
-    return [record for file in sorted(folder.glob("*.jsonl")) for record in records.read(file)]
-
-
-def compared(
-    table: str, folder: Path, rows: tuple[str, ...], columns: tuple[str, ...], protocol: Protocol
-) -> list[Cell]:
-    return cells(table, all_records(folder), rows, columns, protocol)
-
-
-def compare_table1(form: Format) -> int:
-    """Table 1: what print says of each kind, and what the data of the two MNIST scenarios say."""
-    if form not in ("text", "json"):
-        raise WrongCallError(f"format {form} is not there for table1; choose from text, json")
-    from engram.cli.look import description, print_rows
-    from engram.scenarios.categorize import ROWS
-    from engram.scenarios.named import scenario
-
-    found = []
-    for maker in ("split", "permuted"):
-        for kind in ("iid", "domain", "class", "task"):
-            name = f"{maker}-mnist/{kind}"
-            found.append(description(name, scenario(name), seed=0))
-    if form == "json":
-        keys = ("scenario", "kind", "declared", "heads", "evidence")
-        print(json.dumps([{key: one[key] for key in keys} for one in found]))
-        return 0
-    print_rows(found)
-    right = sum(one["kind"] == one["declared"] for one in found)
-    OUT.print(f"{right} of {len(found)} as in print: " + ", ".join(name for name, _ in ROWS.values()))
-    return 0
 
 
 @dataclass(kw_only=True)
@@ -210,24 +70,12 @@ def reproduce(arguments: list[str]) -> int:
     writable(options.results)
     seeds = options.seeds or {"table5": 3, "table6": 1}.get(table, 10)
     status = make_runs(table, labels, seeds, options.results, options)
+    read = all_records(options.results)
     if rows:
-        print_cells(table, compared(table, options.results, tuple(rows), tuple(columns), options.protocol), OUT)
+        print_cells(table, cells(table, read, rows, columns, options.protocol), OUT)
     if of_twins:
-        print_twins(twin_cells(table, all_records(options.results), of_twins, columns), OUT)
+        print_twins(twin_cells(table, read, of_twins, columns), OUT)
     return status
-
-
-def rows_and_twins(
-    table: str, names: tuple[str, ...], with_twins: bool, skip: tuple[str, ...] = ()
-) -> tuple[list[str], list[Twin]]:
-    """The rows and the twins that are asked for: `gem` is a row, `gem/one-slot` a twin; no names are all rows."""
-    asked = [known_twin(table, name) for name in names if "/" in name]
-    plain = [name for name in names if "/" not in name]
-    rows = chosen("row", plain, list(published()[table])) if plain or not asked else []
-    rows = [row for row in rows if row not in skip]
-    if with_twins:
-        asked += [twin.full_name for twin in twins_of(table, rows)]
-    return rows, [twin for twin in twins_of(table) if twin.full_name in asked]
 
 
 def make_runs(table: str, labels: list[str], seeds: int, folder: Path, options: EngineOptions) -> int:

@@ -14,8 +14,18 @@ from dataclasses import dataclass, replace
 
 from engram.experiments.records import Record
 from engram.experiments.statistics import Summary, needed, paired, summarized, welch
-from engram.paper.cells import COPIED, RUNS_COPIED, RUNS_IN_PRINT, TABLES, cells, preset_name, published, runs_by_label
-from engram.paper.claims import QUEUE, AnyPart, Heads, Part, Place, Trend
+from engram.paper.cells import (
+    COPIED,
+    QUEUE_TABLES,
+    RUNS_COPIED,
+    RUNS_IN_PRINT,
+    TABLES,
+    cells,
+    preset_name,
+    published,
+    runs_by_label,
+)
+from engram.paper.claims import AnyPart, Heads, Part, Place, Trend
 from engram.paper.twin_cells import accuracies
 
 LEAST_PAIRS = 3
@@ -44,7 +54,7 @@ def in_print(part: AnyPart) -> Measured:
     if isinstance(part, Trend):
         rows = [row for row in published()[part.table] if int(row) > 1]
         return trend([published()[part.table][row][part.column] for row in rows])
-    if part.a.table in QUEUE:
+    if part.a.table in QUEUE_TABLES:
         return single(value(part.a), max(value(place) for place in part.b), 1)
     best = max(part.b, key=value)
     a, b = summary(part.a), summary(best)
@@ -102,7 +112,7 @@ class Ours:
         if isinstance(part, Trend):
             found = self.column(part.table, part.column)
             return trend(*found) if found else Measured(missing=(f"{part.table} {part.column}",))
-        if part.a.table in QUEUE:
+        if part.a.table in QUEUE_TABLES:
             return self.queue(part)
         labels = {place: preset_name(*place) for place in (part.a, *part.b)}
         missing = tuple(label for label in labels.values() if not self.runs.get(label))

@@ -6,6 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
+from engram.paper.cells import QUEUE_TABLES
+
 MARGIN = 2.0
 """Points within which two methods are about as good as each other."""
 MUCH = 10.0
@@ -116,7 +118,6 @@ BASELINES = ("adam", "sgd", "adagrad", "l2", "rehearsal", "rehearsal-c")
 PENALTIES = ("ewc", "online-ewc", "si", "mas")
 REPLAY = ("gem", "dgr", "rtf")
 MNIST = ("table2", "table3")
-QUEUE = ("table5", "table6")
 
 
 def versus(
@@ -211,9 +212,9 @@ CLAIMS: tuple[Claim, ...] = (
         (
             all_of(
                 Part(Place(t, "78", f"{row}/worst"), (Place(t, "78", "adam"),), "below")
-                for t in QUEUE for row in ("si", "online-ewc")
+                for t in QUEUE_TABLES for row in ("si", "online-ewc")
             ),
-            all_of(Part(Place(t, "78", "adagrad"), (Place(t, "78", "adam"),)) for t in QUEUE),
+            all_of(Part(Place(t, "78", "adagrad"), (Place(t, "78", "adam"),)) for t in QUEUE_TABLES),
         ),
     ),
     Claim(
@@ -222,6 +223,6 @@ CLAIMS: tuple[Claim, ...] = (
     ),
     Claim(
         10, "Regularisers go on degrading as the queue lengthens.",
-        (all_of(Trend(t, f"{row}/best") for t in QUEUE for row in ("si", "online-ewc")),),
+        (all_of(Trend(t, f"{row}/best") for t in QUEUE_TABLES for row in ("si", "online-ewc")),),
     ),
 )  # fmt: skip

@@ -79,6 +79,7 @@ NOTES: tuple[Note, ...] = (
 )  # fmt: skip
 
 SPREAD = "± is the population deviation over n runs; in print over 10 runs."
+SPREAD_OF_QUEUE = "± is the population deviation over n runs; print has one run, and 5 points count as agreement."
 SPREAD_OF_COPIED = (
     "The ± of LwF, DGR and RtF in print is a standard error of the mean over a number of runs that is not said "
     "(20 are assumed); ours is a deviation as in the other rows."

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, NamedTuple
 
-from engram.paper.cells import TABLES, preset_name
+from engram.paper.cells import TABLES, chosen, preset_name, published
 
 
 @dataclass(frozen=True)
@@ -147,6 +147,19 @@ def known_twin(table: str, name: str) -> str:
         hint = f"did you mean {near[0]}? " if near else ""
         raise ValueError(f"twin {name!r} is not under {table}; {hint}choose from {', '.join(names) or 'none'}")
     return name
+
+
+def rows_and_twins(
+    table: str, names: Sequence[str], with_twins: bool, skip: Sequence[str] = ()
+) -> tuple[list[str], list[Twin]]:
+    """The rows and the twins that are asked for: `gem` is a row, `gem/one-slot` a twin; no names are all rows."""
+    asked = [known_twin(table, name) for name in names if "/" in name]
+    plain = [name for name in names if "/" not in name]
+    rows = chosen("row", plain, list(published()[table])) if plain or not asked else []
+    rows = [row for row in rows if row not in skip]
+    if with_twins:
+        asked += [twin.full_name for twin in twins_of(table, rows)]
+    return rows, [twin for twin in twins_of(table) if twin.full_name in asked]
 
 
 @cache

@@ -6,15 +6,15 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from engram.experiments.records import Record
-from engram.paper.cells import COPIED, Cell
-from engram.paper.notes import SPREAD, SPREAD_OF_COPIED, table_notes
+from engram.paper.cells import COPIED, QUEUE_TABLES, Cell
+from engram.paper.notes import SPREAD, SPREAD_OF_COPIED, SPREAD_OF_QUEUE, table_notes
 from engram.paper.twin_cells import TwinCell
 from engram.report.layout import MARKS, TITLES
 
 
 def footer(table: str, cells: Sequence[Cell], runs: Sequence[Record]) -> list[str]:
     """A sentence or two each; `runs` are those that the cells were made of."""
-    lines = [agreement(cells), SPREAD]
+    lines = [agreement(cells), SPREAD_OF_QUEUE if table in QUEUE_TABLES else SPREAD]
     if any(cell.row in COPIED for cell in cells):
         lines.append(SPREAD_OF_COPIED)
     if runs:

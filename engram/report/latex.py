@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from engram.paper.cells import TABLES, Cell
+from engram.paper.cells import QUEUE_TABLES, TABLES, Cell
 from engram.paper.twin_cells import TwinCell
 from engram.report.footer import notes, twin_notes
 from engram.report.layout import Row, headings, number, ours, sections, with_memory
@@ -53,7 +53,7 @@ def latex(table: str, cells: Sequence[Cell], twins: Sequence[TwinCell], footer: 
 def head(table: str, cells: Sequence[Cell]) -> list[str]:
     """One line of headings, or two with rules between them, as in Tables 4 to 6."""
     above = headings(cells)
-    first = "Tasks" if table in ("table5", "table6") else "Method"
+    first = "Tasks" if table in QUEUE_TABLES else "Method"
     front = [first, "Memory"] if with_memory(table) else [first]
     if not any(below for _, below in above):
         words = [title.partition(" ") for title, _ in above]  # two lines, or three columns would not fit a page

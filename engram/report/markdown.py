@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from engram.paper.cells import TABLES, Cell
+from engram.paper.cells import QUEUE_TABLES, TABLES, Cell
 from engram.paper.twin_cells import TwinCell
 from engram.report.footer import notes, twin_notes
 from engram.report.layout import MARKS, Row, headings, number, ours, sections, with_memory
@@ -15,7 +15,7 @@ def markdown(table: str, cells: Sequence[Cell], twins: Sequence[TwinCell], foote
     columns = [f"{above}<br>{below}" for above, parts in headings(cells) for below in parts or [""]]
     columns = [column.removesuffix("<br>") for column in columns]
     memory = ["Memory"] if with_memory(table) else []
-    first = "Tasks" if table in ("table5", "table6") else "Method"
+    first = "Tasks" if table in QUEUE_TABLES else "Method"
     lines = [
         f"**Table {table.removeprefix('table')}: {TABLES[table][0]}.** Average accuracy in percent, ours above print.",
         "",

@@ -218,6 +218,40 @@ def test_heads_are_paired_over_weights_and_seeds():
     assert isinstance(result.claim.parts[0], Heads)
 
 
+def queue(net: str, finals: dict[str, float], start: float = 99.0) -> list[Record]:
+    """A run a method and weight whose average falls evenly from `start` to its final value over 78 tasks."""
+    given = []
+    for name, final in finals.items():
+        label = f"long-queue/task {name}" + (" net=cnn" if net == "cnn" else "")
+        averages = [start + (final - start) * task / 77 for task in range(78)]
+        given.append(Record(label, "", "", 0, {}, "done", [[a] for a in averages], final, preset=label))
+    return given
+
+
+LONG = {"adam": 60.0, "adagrad": 78.0, "si coef=1": 80.0, "si coef=100": 50.0, "online-ewc coef=1": 82.0,
+        "online-ewc coef=100": 52.0}  # fmt: skip
+
+
+def test_badly_weighted_penalties_on_the_long_queue():
+    mlp = queue("mlp", LONG)
+    half = claim(8, mlp)
+    assert half.outcome("ours") == "undecided"  # the CNN is missing
+    assert [one.difference for one in half.ours][:2] == [pytest.approx(-10.0), pytest.approx(-8.0)]
+    assert claim(8, mlp + queue("cnn", LONG)).outcome("ours") == "holds"
+    assert claim(8, mlp + queue("cnn", LONG | {"si coef=100": 57.0})).outcome("ours") == "undecided"  # 3 points below
+    assert claim(8, mlp + queue("cnn", LONG | {"si coef=100": 70.0})).outcome("ours") == "fails"
+    assert claim(8, mlp + queue("cnn", LONG | {"adagrad": 50.0})).outcome("ours") == "fails"
+
+
+def test_penalties_that_go_on_degrading_and_one_that_recovers():
+    both = queue("mlp", LONG) + queue("cnn", LONG)
+    result = claim(10, both)
+    assert result.outcome("ours") == "holds"
+    assert [one.difference for one in result.ours] == [-1.0] * 4
+    rising = queue("mlp", LONG, start=40.0) + queue("cnn", LONG)
+    assert claim(10, rising).outcome("ours") == "fails"
+
+
 def test_json_has_outcomes_and_numbers_of_both_sides():
     found = claim(1, in_table("table2", BETTER | WORSE)).to_json()
     assert found.keys() == {"claim", "text", "print", "ours", "missing", "parts"}

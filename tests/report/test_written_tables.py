@@ -106,6 +106,17 @@ def test_table_4_in_latex_has_two_lines_of_headings():
     assert r"\checkmark" not in text[text.index(r"\toprule") :]
 
 
+def test_the_long_queue_s_tables_have_tasks_as_rows_and_no_spread():
+    text = document("latex", "table5")
+    assert r"Tasks & \multicolumn{1}{c}{Adam} & \multicolumn{2}{c}{SI} & \multicolumn{2}{c}{Online EWC}" in text
+    assert r"\cmidrule(lr){3-4}\cmidrule(lr){5-6}" in text
+    assert r"{\tiny $58.05$ (0) --}" in text
+    page = document("markdown", "table6")
+    assert "| Tasks | Adam | SI<br>best | SI<br>worst | Online EWC<br>best | Online EWC<br>worst | Adagrad |" in page
+    assert "print 54.61 · missing" in page
+    assert "print has one run" in page
+
+
 def test_special_characters():
     assert escaped("5 % & #1_a ± ½ <x>") == r"5 \% \& \#1\_a $\pm$ $\frac12$ $<$x$>$"
 
