@@ -1,12 +1,18 @@
 """The loop that most projects write: a Dataset with per-image transforms and a DataLoader. A yardstick for speed.
 
+    python benchmarks/dataloader.py mnist 2 400 400 < lines     for each line a pass over the first 2 classes
+
 It does the work of `engram run split-mnist/class adam` on the first task: the same images, network, batches and
 optimiser. Images are kept as 8-bit arrays and become tensors one by one, by the steps that torchvision's MNIST and
 its transforms Pad, ToTensor and Normalize take: a PIL image, a border, a float tensor, the statistics as tensors.
+It runs in a process of its own with PyTorch's settings, but for one thread: what engram sets for a run (memory that is
+kept, denormals) is engram's.
 """
 
 from __future__ import annotations
 
+import sys
+import time
 from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
@@ -82,3 +88,23 @@ def train(net: nn.Module, batches: Any, optimizer: torch.optim.Optimizer, output
         optimizer.step()
         steps += 1
     return steps
+
+
+def main(name: str, classes: int, *hidden: int) -> None:
+    """Says how many steps a pass has, then for each line of the input how many seconds one took."""
+    from engram.data import images
+
+    torch.set_num_threads(1)
+    found = images(name)
+    net = mlp((1024, *hidden, found.n_classes))
+    optimizer = torch.optim.Adam(net.parameters())
+    batches = loader(found.x_train, found.y_train, classes)
+    print(len(batches), flush=True)
+    for _ in sys.stdin:
+        start = time.perf_counter()
+        train(net, batches, optimizer, classes)
+        print(time.perf_counter() - start, flush=True)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], *map(int, sys.argv[2:]))
