@@ -289,7 +289,7 @@ def test_a_figure_is_saved_as_svg_that_stands_alone(page, file, tmp_path):
     WebDriverWait(page.driver, 20, poll_frequency=0.05).until(lambda _: saved.exists())
     root = ElementTree.fromstring(saved.read_text(encoding="utf-8"))
     texts = {node.text for node in root.iter("{http://www.w3.org/2000/svg}text")}
-    assert {"Adam", "100 kB", "bytes kept across tasks"} <= texts
+    assert {"Adam, EWC", "100 kB", "bytes kept across tasks"} <= texts
     fills = {node.get("fill") for node in root.iter("{http://www.w3.org/2000/svg}text")}
     assert fills == {"rgb(27, 31, 36)", "rgb(89, 98, 109)"}  # light, whatever the page is
     assert not [node for node in root.iter() if node.get("class")]

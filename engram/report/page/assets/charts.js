@@ -23,6 +23,20 @@ const words = (x, y, text, attributes = {}) => svg("text", { class: "tick", x, y
 const path = points => points.map(([x, y], i) => `${i ? "L" : "M"}${x.toFixed(1)} ${y.toFixed(1)}`).join("");
 const between = (x1, y1, x2, y2, look, text) => svg("line", { class: look, x1, y1, x2, y2 }, text ? hint(text) : null);
 
+const pen = document.createElement("canvas").getContext("2d");
+
+function textWidth(text) {
+  pen.font = `12px ${getComputedStyle(document.body).fontFamily}`;
+  return pen.measureText(text).width;
+}
+
+// As much of a text as fits.
+function fitted(text, width) {
+  let shown = text;
+  while (textWidth(shown) > width && shown.length > 2) shown = `${shown.slice(0, -2)}…`;
+  return shown;
+}
+
 function scaled(axis, from, to) {
   const turn = axis.log ? Math.log10 : value => value;
   const low = turn(axis.low), range = turn(axis.high) - low || 1;

@@ -26,7 +26,8 @@ const there = value => value !== null && value !== undefined;
 const percent = (value, digits = 2) => (there(value) ? value.toFixed(digits).replace("-", "−") : "–");
 const signed = (value, digits = 2) => (value > 0 ? "+" : "") + percent(value, digits);
 const count = value => (there(value) ? value.toLocaleString("en") : "–");
-const short = value => (Number.isInteger(value) && Math.abs(value) < 1e6 ? count(value) : String(Number(value.toPrecision(4))));
+const whole = value => Number.isInteger(value) && Math.abs(value) < 1e6;
+const short = value => (whole(value) ? count(value) : String(Number(value.toPrecision(4))));
 
 const many = (number, what) => `${count(number)} ${what}${number === 1 ? "" : "s"}`;
 

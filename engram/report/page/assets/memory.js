@@ -35,7 +35,8 @@ function accuracyAgainstBytes(here) {
     text: value => (value === zero ? "0" : bytes(value)),
   };
   const draw = width => {
-    const axes = plot({ width, height: Math.min(420, Math.max(300, width * 0.5)), right: 24, x, y: { low: 0, high: 100 } });
+    const height = Math.min(420, Math.max(300, width * 0.5));
+    const axes = plot({ width, height, right: 24, x, y: { low: 0, high: 100 } });
     const at = ([, setting]) => [axes.X(setting.kept > 0 ? setting.kept : zero), axes.Y(setting.mean)], placed = [];
     for (const [, setting] of bounds) {
       const y = axes.Y(setting.mean);
@@ -45,7 +46,8 @@ function accuracyAgainstBytes(here) {
     for (const method of unique(points.map(([, setting]) => setting.method))) {
       const same = points.filter(([, setting]) => setting.method === method && setting.kept > 0);
       same.sort((a, b) => a[1].kept - b[1].kept);
-      if (same.length > 1) axes.add(svg("path", { class: `line thin s${FAMILY[same[0][1].family]}`, d: path(same.map(at)) }));
+      const look = `line thin s${FAMILY[same[0]?.[1].family]}`;
+      if (same.length > 1) axes.add(svg("path", { class: look, d: path(same.map(at)) }));
     }
     for (const point of points) {
       const [px, py] = at(point), [id, setting] = point;
@@ -53,22 +55,35 @@ function accuracyAgainstBytes(here) {
       axes.add(openingDot(`f${FAMILY[setting.family]}`, px, py, text, id));
       placed.push([px - 6, py - 6, px + 6, py + 6]);
     }
-    for (const point of points) labelBeside(axes, placed, ...at(point), titled(point[1]));
+    for (const { x, y, names } of clusters(points.map(point => [...at(point), titled(point[1])]))) {
+      labelBeside(axes, placed, x, y, fitted(names.join(", "), width * 0.45));
+    }
     return axes.root;
   };
   const families = unique(points.map(([, setting]) => setting.family));
   return figure({
     title: `Accuracy against kept bytes, ${state.pick.memory}`, draw,
     describe: `${points.map(([, s]) => `${titled(s)} ${percent(s.mean)} percent with ${bytes(s.kept)}`).join("; ")}.`,
-    legend: [...families.map(family => [`dot f${FAMILY[family]}`, family]), ...(bounds.length ? [["line s7 dash", "offline"]] : [])],
+    legend: [...families.map(family => [`dot f${FAMILY[family]}`, family]), ...bounds.map(() => ["line s7 dash", "offline"])],
     head: ["setting", "kept", "average accuracy", "runs"],
     rows: () => here.map(([, s]) => [titled(s), bytes(s.kept), percent(s.mean), String(done(s).length)]),
   });
 }
 
+// Points that lie on each other share a label.
+function clusters(points) {
+  const found = [];
+  for (const [x, y, name] of points) {
+    const near = found.find(other => Math.abs(other.x - x) < 8 && Math.abs(other.y - y) < 7);
+    if (near) near.names.push(name);
+    else found.push({ x, y, names: [name] });
+  }
+  return found;
+}
+
 // Beside its point where there is room, else nowhere: the name is under the pointer and in the numbers.
 function labelBeside(axes, placed, x, y, text) {
-  const wide = text.length * 6.5;
+  const wide = textWidth(text);
   const places = [[9, 4, 0], [-9, 4, 1], [0, -10, 0.5], [0, 18, 0.5], [9, -8, 0], [9, 16, 0], [-9, -8, 1], [-9, 16, 1]];
   for (const [right, down, share] of places) {
     const from = x + right - share * wide, base = y + down, box = [from, base - 11, from + wide, base + 3];
@@ -121,6 +136,7 @@ function barFigure(title, bars, text, legend) {
     return axes.root;
   };
   return figure({
-    title, draw, describe: `${flat.map(row => row.join(" ")).join("; ")}.`, legend, head: ["setting", "part", "size"], rows: () => flat,
+    title, draw, describe: `${flat.map(row => row.join(" ")).join("; ")}.`, legend, head: ["setting", "part", "size"],
+    rows: () => flat,
   });
 }

@@ -11,8 +11,9 @@ const numbered = name => name.replace("table", "Table ");
 
 function tablesSection() {
   const box = el("div", {}), shape = table => ["pair", "pair uneven"][table.columns.length - 3] ?? "";
+  const chart = table => (table.head === "method" ? agreement(table) : alongQueue(table));
   const draw = () => box.replaceChildren(...data.tables.map(table =>
-    el("div", { class: `card ${shape(table)}` }, el("div", {}, printTable(table), twinTable(table)), agreement(table))));
+    el("div", { class: `card ${shape(table)}` }, el("div", {}, printTable(table), twinTable(table)), chart(table))));
   const verdicts = Object.keys(SIGNS).map(verdict => {
     const cells = data.tables.flatMap(cellsOf).filter(cell => cell.verdict === verdict);
     const button = el("button", {
@@ -70,11 +71,12 @@ function twinTable(table) {
   const heads = ["twin", "column", "twin's", "row's", "difference", "p"];
   return grid({
     id: `${table.name}-twins`,
-    caption: ["Twins ", el("span", { class: "quiet small" }, "rows as meant, where the authors' code departs from it; no cells of the table")],
+    caption: ["Twins ", el("span", { class: "quiet small" },
+      "rows as meant, where the authors' code departs from it; no cells of the table")],
     columns: heads.map((title, i) => ({ title, left: i < 2 })),
     rows: twins.map(twin => {
-      const cell = (sort, content, look) =>
-        ({ sort, content, look, open: () => openSetting(twin.setting, twin.note), label: `${twin.row}, ${twin.column}: ${content}` });
+      const open = () => openSetting(twin.setting, twin.note), name = `${twin.row}, ${twin.column}`;
+      const cell = (sort, content, look) => ({ sort, content, look, open, label: `${name}: ${content}` });
       return {
         id: `${twin.row} ${twin.column}`, head: twin.row, sort: twin.row,
         cells: [
@@ -125,7 +127,8 @@ function agreement(table) {
   const edge = Math.min(4, Math.max(1.5, ...cells.map(cell => Math.abs(away(cell)))) * 1.08);
   const draw = width => {
     const pitch = 24, top = 6, floor = top + rows.length * pitch, left = Math.min(128, width * 0.36);
-    const x = { low: -edge, high: edge, label: "ours less print, in bands", text: value => signed(value, value % 1 ? 1 : 0) };
+    const text = value => signed(value, value % 1 ? 1 : 0);
+    const x = { low: -edge, high: edge, label: "ours less print, in bands", text };
     const axes = plot({ width, height: floor + 42, left, top, bottom: 42, x, y: { low: 0, high: 1, ticks: [] } });
     axes.add(svg("rect", { class: "zone", x: axes.X(-1), width: axes.X(1) - axes.X(-1), y: top, height: floor - top }));
     axes.add(between(axes.X(0), top, axes.X(0), floor, "line thin s6 dash"));
@@ -135,20 +138,50 @@ function agreement(table) {
       row.cells.forEach((cell, k) => {
         if (!there(cell.ours)) return;
         const cx = axes.X(Math.max(-edge, Math.min(edge, away(cell)))), cy = y + (k - (row.cells.length - 1) / 2) * 4.5;
+        const said = `ours ${percent(cell.ours)}, print ${percent(cell.paper)}, band ± ${percent(cell.band)}`;
         axes.add(svg("circle", { class: cell.telling ? `f${k}` : `ring s${k}`, cx, cy, r: cell.telling ? 4.5 : 4 },
-          hint(`${row.title}, ${cell.column}: ours ${percent(cell.ours)}, print ${percent(cell.paper)}, band ± ${percent(cell.band)}`)));
+          hint(`${row.title}, ${cell.column}: ${said}`)));
       });
     });
     return axes.root;
   };
+  const within = cells.filter(cell => Math.abs(away(cell)) <= 1).length;
+  const columns = table.columns.map((column, k) => [`dot f${k}`, column.name]);
   return figure({
     title: "Distance from print", draw,
-    describe: `Of ${cells.length} cells with runs ${cells.filter(cell => Math.abs(away(cell)) <= 1).length} lie within the band of agreement.`,
-    legend: [...table.columns.map((column, k) => [`dot f${k}`, column.name]), ["ring s6", "not telling"], ["box zone", "agrees"]],
+    describe: `Of ${cells.length} cells with runs ${within} lie within the band of agreement.`,
+    legend: [...columns, ["ring s6", "not telling"], ["box zone", "agrees"]],
     head: [table.head, "column", "ours", "print", "band", "ours less print"],
     rows: () => cells.map(cell => [cell.row, cell.column, percent(cell.ours), percent(cell.paper),
       `± ${percent(cell.band)}`, signed(cell.ours - cell.paper)]),
   });
 }
 
-const fitted = (text, width) => (text.length * 6.4 > width ? `${text.slice(0, Math.floor(width / 6.4) - 1)}…` : text);
+// Tables 5 and 6: ours as lines, print as dashed lines, along the queue of tasks.
+function alongQueue(table) {
+  const tasks = table.rows.map(row => Number(row.name));
+  const series = table.columns.map((column, k) => ({ k, name: column.name, cells: table.rows.map(row => row.cells[k]) }));
+  const draw = width => {
+    const some = tasks.filter((_, i) => width > 500 || i % 2 === 0), height = Math.min(380, Math.max(280, width * 0.4));
+    const x = { low: tasks[0], high: tasks.at(-1), ticks: some, label: table.head };
+    const axes = plot({ width, height, x, y: { low: 40, high: 100 }, right: 20 });
+    for (const { k, name, cells } of series) {
+      const line = of => path(cells.map((cell, i) => [axes.X(tasks[i]), axes.Y(of(cell))]));
+      axes.add(svg("path", { class: `line thin dash s${k}`, d: line(cell => cell.paper) }, hint(`${name} in print`)));
+      if (!there(cells[0].ours)) continue;
+      axes.add(svg("path", { class: `line s${k}`, d: line(cell => cell.ours) }, hint(name)));
+      cells.forEach((cell, i) => {
+        const said = `${name} after task ${tasks[i]}: ours ${percent(cell.ours)}, print ${percent(cell.paper)}`;
+        axes.add(svg("circle", { class: `f${k}`, cx: axes.X(tasks[i]), cy: axes.Y(cell.ours), r: 3.5 }, hint(said)));
+      });
+    }
+    return axes.root;
+  };
+  const last = series.map(({ name, cells }) => `${name} ${percent(cells.at(-1).ours)} (${percent(cells.at(-1).paper)} in print)`);
+  return figure({
+    title: "Average accuracy over the tasks seen", draw, describe: `After task ${tasks.at(-1)}: ${last.join("; ")}.`,
+    legend: [...series.map(({ k, name }) => [`line s${k}`, name]), ["line s6 dash thin", "print"]],
+    head: [table.head, ...series.flatMap(({ name }) => [name, "print"])],
+    rows: () => table.rows.map(row => [row.title, ...row.cells.flatMap(cell => [percent(cell.ours), percent(cell.paper)])]),
+  });
+}

@@ -2,7 +2,7 @@
 
 function ownSection() {
   const box = el("div", { class: "card" });
-  const heads = ["setting", "scenario", "accuracy", "forgetting", "kept", "steps", "time", "runs"];
+  const heads = ["setting", "accuracy", "forgetting", "kept", "steps", "time", "runs", "scenario"];
   const draw = () => {
     const chosen = data.own.filter(id => {
       const setting = data.settings[id];
@@ -10,7 +10,7 @@ function ownSection() {
     });
     box.replaceChildren(grid({
       id: "own", caption: chosen.length === 1 ? "1 setting" : `${chosen.length} settings`,
-      columns: heads.map((title, i) => ({ title, left: i < 2 })), rows: chosen.map(ownRow),
+      columns: heads.map(title => ({ title, left: title === "setting" || title === "scenario" })), rows: chosen.map(ownRow),
     }));
   };
   redraws.push(draw);
@@ -30,13 +30,13 @@ function ownRow(id) {
   return {
     id, head: name, sort: name,
     cells: [
-      cell(setting.scenario, setting.scenario, "left"),
       cell(setting.mean, runs.length ? percent(setting.mean) + spread(accuracies) : setting.runs[0].status),
       cell(of("forgetting"), percent(of("forgetting"))),
       cell(setting.kept, bytes(setting.kept)),
       cell(of("steps"), runs.length ? count(Math.round(of("steps"))) : "–"),
       cell(of("seconds"), duration(of("seconds"))),
       cell(setting.runs.length, failed ? `${runs.length}, ${failed} failed` : String(runs.length)),
+      cell(setting.scenario, setting.scenario, "left"),
     ],
   };
 }
@@ -77,9 +77,10 @@ function sensitivity(curve) {
     }
     return axes.root;
   };
+  const names = [points[0].setting.title, curve.field, curve.apart, points[0].setting.trial && "trials"];
+  const said = points.map(({ value, setting }) => `${short(value)}: ${percent(setting.mean)}`).join("; ");
   return figure({
-    title: [points[0].setting.title, curve.field, curve.apart, points[0].setting.trial && "trials"].filter(Boolean).join(", "), draw,
-    describe: `Average accuracy: ${points.map(({ value, setting }) => `${short(value)}: ${percent(setting.mean)}`).join("; ")}.`,
+    title: names.filter(Boolean).join(", "), draw, describe: `Average accuracy: ${said}.`,
     head: [curve.field, "average accuracy", "deviation", "runs"],
     rows: () => points.map(({ value, setting }) =>
       [String(value), percent(setting.mean), percent(setting.std), String(done(setting).length)]),
@@ -111,7 +112,8 @@ function claimsSection() {
 
 function picture(sample) {
   const setting = data.settings[sample.setting], safe = sample.uri.startsWith("data:image/png;base64,");
-  const text = setting ? `${titled(setting)}, ${setting.scenario}, seed ${sample.seed}, after task ${sample.task}` : sample.name;
+  const run = setting && `${titled(setting)}, ${setting.scenario}, seed ${sample.seed}, after task ${sample.task}`;
+  const text = run ?? sample.name;
   return el("figure", {}, safe ? el("img", { src: sample.uri, alt: `Samples: ${text}` }) : null,
     el("figcaption", { class: "small quiet" }, text));
 }
