@@ -29,7 +29,8 @@ class TwinCell(Cell):
         if self.difference is None:
             return "–"
         seeds = f"{self.pairs} common seed{'s' if self.pairs > 1 else ''}"
-        return f"{self.difference:+.2f} ({seeds}" + (")" if self.p is None else f", p {self.p:.2g})")
+        difference = f"{self.difference:+.2f}".replace("-", "−")
+        return f"{difference} ({seeds}" + (")" if self.p is None else f", p {self.p:.2g})")
 
 
 def twin_cells(table: str, records: Sequence[Record], twins: Sequence[Twin], columns: Iterable[str]) -> list[TwinCell]:
