@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import math
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, get_args
+
+import torch
 
 from engram.cli import WrongCallError
 from engram.cli.options import Flag, flags_of, given
@@ -16,6 +19,7 @@ from engram.experiments.spec import NETS, Spec, SpecError, net_name, new_net
 from engram.learning.combine import combine
 from engram.learning.evaluate import Evaluation
 from engram.learning.method import Method
+from engram.learning.train import new_learner
 from engram.methods import load_file, methods, name_of
 from engram.methods.rehearsal import Rehearsal
 from engram.paper.cells import Protocol
@@ -86,6 +90,17 @@ def fitted(spec: Spec, options: Any) -> Spec:
             raise ValueError(f"memory_budget {budget:,} leaves room for {images} images; keep one a task or more")
         members[members.index(buffer)] = replace(buffer, capacity=images)
     return replace(spec, method=combine(members))
+
+
+def tried(spec: Spec) -> None:
+    """Deals the tasks and builds network and method once: what only they can tell is told before anything runs."""
+    tasks = spec.scenario.deal(spec.seed)
+    try:
+        new_learner(tasks, copy.deepcopy(spec.method), spec.net, spec.training, spec.seed, torch.device("cpu"))
+    except ValueError:
+        raise
+    except Exception:  # a fault, no refusal: the run will meet it again, and record it
+        return
 
 
 def positionals(arguments: list[str]) -> tuple[list[str], str, str]:

@@ -24,11 +24,13 @@ from engram.cli.resolve import (
     protocol_of,
     seeds_of,
     spec_from,
+    tried,
     with_method_files,
 )
+from engram.cli.samples import Pictures
 from engram.cli.screen import ERR, OUT, writable
 from engram.cli.sweep import engine_of, sweep
-from engram.experiments.engines import Engine, Job
+from engram.experiments.engines import At, Engine, Job
 from engram.experiments.records import Record
 from engram.experiments.spec import Spec, from_json
 from engram.experiments.store import Store
@@ -81,6 +83,8 @@ class RunOptions(EngineOptions):
     """Print records as JSON, one a line."""
     track: tuple[Literal["tensorboard", "mlflow", "wandb"], ...] = ()
     """Also write to these trackers, into the folder --out; nothing is sent anywhere. Needs engram[track]."""
+    samples: Path | None = None
+    """Folder for pictures of what the method's generator draws after each task: KEY-task-N.png, 64 images."""
     dry_run: bool = False
     """Say what would be run and what it costs, and run nothing."""
 
@@ -119,14 +123,15 @@ def run(arguments: list[str]) -> int:
         spec = fitted(spec, options)
         seeds, engine = seeds_of(options), engine_of(options)
         tracking = Tracking(options.track, options.out)
-        spec.scenario.deal(seeds[0])  # what only the images can tell
+        pictures = Pictures(options.samples, spec)
+        tried(replace(spec, seed=seeds[0]))
     except ValueError as error:
         raise WrongCallError(str(error)) from error
     say_changes(name, method_name, protocol)
     if options.dry_run:
         return dry_run(spec, flags, options, seeds)
     specs = [replace(spec, seed=seed) for seed in seeds]
-    return run_all(specs, options.out, options.json, engine, tracking)
+    return run_all(specs, options.out, options.json, engine, pictures, tracking)
 
 
 def say_changes(name: Name, method: str, protocol: Protocol) -> None:
@@ -153,17 +158,23 @@ def run_again(arguments: list[str]) -> int:
         """Folder for records and checkpoints."""
         json: bool = False
         """Print the record as JSON."""
+        samples: Path | None = None
+        """Folder for pictures of what the method's generator draws after each task."""
 
     options = parse_arguments(Again, arguments, "engram run")
     try:
         engine = engine_of(options)
         spec = from_json(find_spec(options.spec, options.out))
+        pictures = Pictures(options.samples, spec)
+        tried(spec)
     except ValueError as error:
         raise WrongCallError(f"{options.spec}: {error}") from error
-    return run_all([spec], options.out, options.json, engine)
+    return run_all([spec], options.out, options.json, engine, pictures)
 
 
-def run_all(specs: list[Spec], out: Path, as_json: bool, engine: Engine, tracking: Tracking | None = None) -> int:
+def run_all(
+    specs: list[Spec], out: Path, as_json: bool, engine: Engine, pictures: Pictures, tracking: Tracking | None = None
+) -> int:
     """Runs the specs and says what came of them."""
     tracking = tracking or Tracking((), out)
     writable(out)
@@ -184,9 +195,14 @@ def run_all(specs: list[Spec], out: Path, as_json: bool, engine: Engine, trackin
         print(record.to_json(), flush=True)
         return None
 
+    def watch(event: At) -> None:
+        tracking.watch(event)
+        pictures.watch(event)
+
     with closing(engine):
         jobs = [Job(spec, preset_label) for spec in specs]
-        done = [record for _, record in sweep(jobs, out, engine, each, watch=tracking.watch)]
+        done = [record for _, record in sweep(jobs, out, engine, each, watch=watch)]
+    pictures.report(done)
     if not as_json:
         summary(done, out)
     return 0 if all(record.status == "done" for record in done) else 1

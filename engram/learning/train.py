@@ -6,10 +6,12 @@ import copy
 import math
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from engram.learning.evaluate import Evaluation, accuracy, count_correct
@@ -23,7 +25,7 @@ from engram.scenarios.task import Batch, Task, Tasks
 CHECK_EVERY = 50
 """Steps between two looks at whether the loss is still finite (each look waits for the device)."""
 SAMPLES = 64
-"""Images that a generator is asked for after a task, where they are to be seen."""
+"""Images that a generator is asked for after a task."""
 
 
 @dataclass
@@ -39,6 +41,8 @@ class Progress:
     loss: float
     accuracy: list[float] | None = None
     """Percent on each seen task: right after a task."""
+    samples: NDArray[np.uint8] | None = None
+    """Images that the method's generator draws, where it has one: right after a task. (n, h, w) or (n, h, w, 3)"""
 
 
 @dataclass
@@ -84,13 +88,11 @@ def train(
     save: Callable[[Checkpoint], None] = lambda _: None,
     resume: Checkpoint | None = None,
     watch: Callable[[Progress], None] = lambda _: None,
-    show: Callable[[int, Tensor], None] | None = None,
 ) -> Outcome:
     """Trains a fresh network on the tasks and says what came of it.
 
     `save` gets a checkpoint at each boundary; a run that is given one as `resume` goes on from there and ends
-    with the same bits. The method's state is its own object's: give each run a fresh one. `show` gets what a
-    generator draws after each task: (task from 1, images in [0, 1]).
+    with the same bits. The method's state is its own object's: give each run a fresh one.
     """
     evaluation = evaluation or Evaluation()
     with tasks.guarded():
@@ -134,10 +136,8 @@ def train(
             counts = [count_correct(learner, past, evaluation.mask) for past in tasks[: task.index + 1]]
             outcome.accuracy.append([100 * right / n for right, n in counts])
             outcome.pooled_accuracy = 100 * sum(right for right, _ in counts) / sum(n for _, n in counts)
-            watch(Progress(number + 1, len(curriculum), learner.steps, total, outcome.losses[-1], outcome.accuracy[-1]))
-            drawn = method.samples(learner, SAMPLES) if show else None
-            if show and drawn is not None:
-                show(number + 1, drawn)
+            where = Progress(number + 1, len(curriculum), learner.steps, total, outcome.losses[-1])
+            watch(replace(where, accuracy=outcome.accuracy[-1], samples=samples(learner, method)))
             outcome.memory = memory(method)
             checkpoint(number + 1)
     outcome.steps, outcome.seconds = learner.steps, time.perf_counter() - clock
@@ -195,6 +195,16 @@ def backward(learner: Learner, method: Method, batch: Batch) -> Tensor:
     learner.optimizer.zero_grad()
     loss.backward()  # type: ignore[no-untyped-call]
     return loss.detach()
+
+
+def samples(learner: Learner, method: Method) -> NDArray[np.uint8] | None:
+    """What the method's generator draws now, as pictures."""
+    drawn = method.samples(learner, SAMPLES)
+    if drawn is None:
+        return None
+    by_channel = drawn.view(-1, *learner.tasks.shape).permute(0, 2, 3, 1)
+    pictures: NDArray[np.uint8] = by_channel.mul(255).round().to("cpu", torch.uint8).numpy()
+    return pictures[..., 0] if pictures.shape[-1] == 1 else pictures
 
 
 def check(total: Tensor) -> float:
