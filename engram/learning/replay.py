@@ -109,16 +109,17 @@ class GenerativeReplay(Method):
         else:
             t, tasks = torch.full((n,), past - 1, device=device), (past - 1,)
         shades = self.draw(len(t), self.noise)
-        return shades, Batch(self.inputs(shades, t), torch.zeros_like(t), t, tasks)
+        return shades, Batch(self.inputs(shades, t, tasks), torch.zeros_like(t), t, tasks)
 
-    def inputs(self, shades: Tensor, t: Tensor) -> Tensor:
+    def inputs(self, shades: Tensor, t: Tensor, tasks: tuple[int, ...]) -> Tensor:
         """Shades as the network input of the past task that each is drawn for."""
-        if self._alike:
-            return shades if self._past[0].plain else self._past[0].from_shades(shades)
+        if self._alike or len(tasks) == 1:
+            scaling = self._past[tasks[0]]
+            return shades if scaling.plain else scaling.from_shades(shades)
         x = torch.empty_like(shades)
-        for task, scaling in enumerate(self._past):
+        for task in tasks:
             here = t == task
-            x[here] = scaling.from_shades(shades[here])
+            x[here] = self._past[task].from_shades(shades[here])
         return x
 
     def samples(self, learner: Learner, n: int) -> Tensor:

@@ -89,5 +89,7 @@ class MLPNet(nn.Module):
 def hidden_layers(net: nn.Module) -> tuple[int, ...]:
     """Sizes of a perceptron's hidden layers; refused for other networks."""
     if not isinstance(net, MLPNet) or len(net.layers) < 2:
-        raise ValueError(f"a generator mirrors the hidden layers of an MLP; the network is {type(net).__name__}")
+        raise ValueError(
+            f"a generator mirrors the hidden layers of an MLP, and the network is {type(net).__name__}; give mlp"
+        )
     return tuple(layer.out_features for layer in net.layers[:-1])

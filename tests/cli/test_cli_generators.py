@@ -6,7 +6,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 from cli_helpers import Answer, arrays, written
 from PIL import Image
 
@@ -156,15 +155,12 @@ def test_a_full_disk_costs_the_pictures_and_not_the_run(engram: Engram, monkeypa
 @pytest.mark.parametrize("method", ["dgr", "rtf", "rtf+si"])
 @pytest.mark.parametrize("more", [[], ["--dry-run"]], ids=["run", "dry run"])
 def test_a_network_that_a_generator_cannot_mirror_is_refused_before_anything_runs(
-    engram: Engram, work: Path, monkeypatch: pytest.MonkeyPatch, method: str, more: list[str]
+    engram: Engram, work: Path, data: Path, method: str, more: list[str]
 ) -> None:
-    class Straight(torch.nn.Linear):
-        pass
-
-    monkeypatch.setattr("engram.nets.mlp.MLP.build", lambda self, shape, outputs: Straight(36, outputs))
-    answer = engram("run", "split-tiny/class", method, *more)
+    np.savez(data / "larger.npz", **arrays(size=20))
+    answer = engram("run", "split-larger/class", method, "--net", "cnn", *more)
     assert answer.status == 2
-    assert "a generator mirrors the hidden layers of an MLP; the network is Straight" in answer.err
+    assert "a generator mirrors the hidden layers of an MLP, and the network is CNNNet; give mlp" in answer.err
     assert "Traceback" not in answer.err
     assert answer.out == ""
     assert list(work.iterdir()) == []

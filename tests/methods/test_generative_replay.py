@@ -16,7 +16,6 @@ from engram.learning.train import new_learner
 from engram.nets.vae import VAE, FeedbackNet, Generator
 from engram.scenarios.scenario import scaling_of
 from engram.scenarios.streams import stream
-from engram.scenarios.task import Scaling
 
 NET = eg.MLP(7, 6)
 QUICK = eg.Training(epochs=1, batch=16, lr=0.01)
@@ -270,26 +269,39 @@ def test_plain_pixels_need_no_scaling():
     torch.testing.assert_close(scaling.from_shades(shades), shades)
 
 
-def with_scales(method: GenerativeReplay, kind: str, scales: list[tuple[float, float]]) -> Learner:
-    """At the third of tasks that have a mean and a deviation each, as those of a queue of image sets have."""
-    made = scenario(kind)
-    learner = at_task(method, made, 2)
-    method.scales = [(torch.tensor([1 / (255 * d)]), torch.tensor([-m / d])) for m, d in scales[:2]]
-    for leaf in learner.tasks[2].train.leaves():
-        leaf.scaling = Scaling(torch.tensor([1 / (255 * scales[2][1])]), torch.tensor([-scales[2][0] / scales[2][1]]))
-    method.begin_task(learner, learner.tasks[2])
-    return learner
+def queue(kind: str):
+    """Three sets of two classes, each darker than the one before, and normalised by its own statistics."""
+    sets = [blobs(2, train=20, size=5, seed=i, name=f"set {i}") for i in range(3)]
+    darker = [eg.Images(s.x_train // (i + 1), s.y_train, s.x_test // (i + 1), s.y_test, name=s.name)
+              for i, s in enumerate(sets)]  # fmt: skip
+    return eg.queue(darker, kind=kind, size=5, normalize="train")
 
 
 @pytest.mark.parametrize("name", METHODS)
 def test_drawn_images_enter_the_network_in_the_scale_of_the_task_that_they_are_drawn_for(name):
+    """In a queue of image sets every task has a scale of its own."""
     method = METHODS[name]()
-    learner = with_scales(method, "task", [(0.1, 0.5), (0.4, 0.2), (0.3, 0.3)])
+    learner = at_task(method, queue("task"), 2)
+    means, deviations = [], []
+    for task in learner.tasks:
+        pixels = task.train.pixels(torch.arange(40)) / 255
+        means.append(float(pixels.mean()))
+        deviations.append(float(pixels.std(correction=0)))
+    assert means[0] > 1.5 * means[1] > 2 * means[2]
     shades, batch = method.replay(learner, 16)
-    torch.testing.assert_close(batch.x[:8], (shades[:8] - 0.1) / 0.5)
-    torch.testing.assert_close(batch.x[8:], (shades[8:] - 0.4) / 0.2)
+    for task in range(2):
+        rows = slice(8 * task, 8 * task + 8)
+        torch.testing.assert_close(batch.x[rows], (shades[rows] - means[task]) / deviations[task], rtol=1e-4, atol=1e-4)
     now = everything(learner.tasks[2].train).x
-    torch.testing.assert_close(method.shades(now), learner.tasks[2].train.pixels(torch.arange(40)) / 255)
+    torch.testing.assert_close(method.shades(now), pixels)
+
+
+@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_queue_of_sets_can_be_learned_and_resumed(name, kind):
+    whole = Run(queue(kind).deal(0), METHODS[name], QUICK, NET)
+    assert whole.outcome.status == "done"
+    assert Run(queue(kind).deal(0), METHODS[name], QUICK, NET, resume=whole.checkpoints[1]).bits() == whole.bits()
 
 
 @pytest.mark.parametrize("name", METHODS)
@@ -347,7 +359,7 @@ class Convolutions:
 
 @pytest.mark.parametrize("name", METHODS)
 def test_a_network_without_hidden_layers_to_mirror_is_refused(name):
-    with pytest.raises(ValueError, match="hidden layers of an MLP; the network is Sequential"):
+    with pytest.raises(ValueError, match="hidden layers of an MLP, and the network is Sequential"):
         Run(scenario().deal(0), METHODS[name], QUICK, Convolutions())
 
 
