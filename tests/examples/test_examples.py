@@ -2,6 +2,7 @@
 
 import importlib.util
 import json
+import runpy
 import sys
 from pathlib import Path
 
@@ -12,7 +13,8 @@ import engram as eg
 from engram.cli import main
 from engram.methods import methods
 
-DRIFT = Path(__file__).parents[2] / "examples" / "drift.py"
+EXAMPLES = Path(__file__).parents[2] / "examples"
+DRIFT = EXAMPLES / "drift.py"
 
 
 @pytest.fixture
@@ -61,3 +63,58 @@ def test_an_own_regulariser_on_the_command_line(tiny, capsys):
         assert record["spec"]["method"] == [{"name": "drift", "coef": 3.0}]
     finally:
         methods().pop("drift", None)
+
+
+def test_the_sensor_example_reads_the_kind_and_rehearsal_helps(capsys):
+    runpy.run_path(str(EXAMPLES / "sensor.py"))
+    first, *rows = capsys.readouterr().out.splitlines()
+    assert first.startswith("domain learning")
+    reached = {row.split()[0]: float(row.split()[1]) for row in rows}
+    assert reached["adam"] < 75  # it knows the last sensor and is wrong on the one before
+    assert reached["rehearsal"] > 95
+    assert reached["offline"] > 98
+
+
+@pytest.fixture
+def small_mnist(tmp_path, monkeypatch):
+    """Ten classes of 28×28 pixels under MNIST's name: a bright row in noise."""
+    rng = np.random.default_rng(0)
+    y = np.arange(300) % 10
+    x = rng.integers(0, 100, (300, 28, 28))
+    x[np.arange(300), 2 * y] += 150
+    x = x.astype(np.uint8)
+    np.savez(tmp_path / "mnist.npz", x_train=x, y_train=y, x_test=x[:100], y_test=y[:100])
+    monkeypatch.setenv("ENGRAM_DATA", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_the_memory_example_counts_bytes_and_draws(small_mnist, capsys):
+    runpy.run_path(str(EXAMPLES / "memory.py"))
+    *rows, drawn = capsys.readouterr().out.splitlines()
+    kept = [(row.split()[0], float(row.split()[1])) for row in rows]
+    image = 32 * 32 * 4 + 2  # floats and a label
+    assert kept[0] == ("adam", 0.0)
+    # a scale and a shift a task besides; what a task does not have is not kept
+    assert [round(mb * 1e6 / image) for name, mb in kept if name == "rehearsal"][:2] == pytest.approx([20, 100], abs=3)
+    assert drawn == "memory.png"
+    assert (small_mnist / drawn).read_bytes()[:4] == b"\x89PNG"
+
+
+@pytest.mark.slow
+def test_the_notebook_runs_from_top_to_bottom(small_mnist):
+    import nbformat
+    from nbclient import NotebookClient
+
+    notebook = nbformat.read(EXAMPLES / "tour.ipynb", as_version=4)
+    NotebookClient(notebook, timeout=240, resources={"metadata": {"path": str(small_mnist)}}).execute()
+    said = "".join(
+        output["text"]
+        for cell in notebook.cells
+        for output in cell.get("outputs", [])
+        if output.output_type == "stream"
+    )
+    assert "class learning; who forgets all but the last task scores 20 %" in said
+    assert "drift: " in said
+    pictures = [o for cell in notebook.cells for o in cell.get("outputs", []) if "image/png" in o.get("data", {})]
+    assert len(pictures) == 3
