@@ -1,6 +1,7 @@
 """The page in a real Chromium: from a file, with no network; sorting, filtering, details, keyboard, light and dark."""
 
 import json
+import math
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -341,6 +342,25 @@ def test_a_phone_shows_it_without_scrolling_sideways(page, file):
     page.js("document.querySelector(arguments[0]).click()", CELL.format("rehearsal"))
     page.wait("document.querySelectorAll('#details .canvas svg').length === 3")
     assert page.js("const d = document.getElementById('details'); return [d.clientWidth, d.scrollWidth]") == [390, 390]
+
+
+def test_strange_records_do_not_break_the_page(page, tmp_path):
+    """What anyone's files may hold: no numbers, rows that are too short, no tasks, bytes below zero."""
+    strange = [
+        record("a", accuracy=[[math.nan], [50.0]]),
+        record("b", accuracy=[[]], curve=[{"step": 1}, {}]),
+        record("c", accuracy=[[90.0]], memory={"kept": {"x": -5}, "other": {"y": 2}}),
+        record("d", spec={"seed": 0, "method": "d", "scenario": [1]}, scenario="nothing/like it", seconds=math.inf),
+        record("e", fields={"coef": -1.0}), record("e", fields={"coef": 1.0}, score=-20.0),
+    ]  # fmt: skip
+    path = tmp_path / "strange.html"
+    path.write_text(html({**assemble(strange), "sources": ""}), encoding="utf-8")
+    page.open(path)
+    for i in range(6):
+        page.js("document.querySelectorAll('#grid-own tbody tr')[arguments[0]].cells[1].click()", i)
+        page.wait("document.querySelector('#details .canvas svg')")
+        page.js("document.getElementById('details').close()")
+    assert page.driver.get_log("browser") == []
 
 
 def test_without_records_the_page_says_so(page, tmp_path):

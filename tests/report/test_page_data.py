@@ -2,9 +2,12 @@
 
 import json
 import math
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from page_helpers import HOSTILE, record, spec
 
 from engram.experiments import records
@@ -249,6 +252,7 @@ def test_samples_find_their_run_by_key():
     [
         {"accuracy": "all"}, {"accuracy": [["<b>"]]}, {"average_accuracy": "50"}, {"spec": []}, {"seed": "0"},
         {"memory": {"kept": {"weights": "many"}}}, {"method": 5}, {"environment": None}, {"curve": [1]}, {"search": 1},
+        {"search": {"stage": "trial"}},
     ],
 )  # fmt: skip
 def test_a_record_that_holds_something_else_is_left_out(wrong):
@@ -256,6 +260,29 @@ def test_a_record_that_holds_something_else_is_left_out(wrong):
     assert not sound(bad)
     data = assemble([bad, record("si")])
     assert (data["records"], data["skipped"], len(data["settings"])) == (1, 1, 1)
+
+
+JSON = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-9, 9)
+    | st.floats(allow_subnormal=False)
+    | st.sampled_from(["", "done", "<b>", "adam"]),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(["seed", "kept", "x"]), inner, max_size=2)
+    ),
+    max_leaves=6,
+)
+
+
+@given(st.dictionaries(st.sampled_from([f.name for f in fields(Record)]), JSON, max_size=4))
+@settings(max_examples=40, deadline=None)
+def test_no_record_that_json_can_hold_breaks_the_page(wrong):
+    """Whatever stands in a line: it is shown or left out."""
+    data = assemble([Record(**{**vars(record("si", published=True)), **wrong}), record("l2", published=True)])
+    assert data["records"] + data["skipped"] == 2
+    assert data["settings"]["split-mnist/class l2"]["mean"] == 50.0
+    assert len(html({**data, "sources": ""})) > 10_000
 
 
 def test_what_is_not_a_number_does_not_reach_the_page():

@@ -81,7 +81,7 @@ def sound(record: Record) -> bool:
         and isinstance(record.spec, dict)
         and isinstance(record.preset, str | None)
         and isinstance(record.environment, dict)
-        and isinstance(record.search, dict)
+        and (record.search == {} or searched(record))
         and all(isinstance(getattr(record, name), (*number, type(None))) for name in METRICS)
         and all(isinstance(value, number) for value in (record.steps, record.seconds))
         and isinstance(record.accuracy, list)
@@ -93,6 +93,18 @@ def sound(record: Record) -> bool:
             isinstance(parts, dict) and all(isinstance(size, int) for size in parts.values())
             for parts in record.memory.values()
         )
+    )
+
+
+def searched(record: Record) -> bool:
+    """Whether a record says what part in a search it had."""
+    of, scenario = record.search, record.spec.get("scenario")
+    return (
+        isinstance(of, dict)
+        and all(isinstance(of.get(name), str) for name in ("stage", "selected_on"))
+        and isinstance(of.get("point"), dict)
+        and isinstance(scenario, dict)
+        and "held_out" in scenario
     )
 
 
@@ -125,7 +137,7 @@ def values(setting: Setting) -> dict[str, Any]:
     """The spec as one level: `method.coef`, `training.lr`; `si.coef` where methods are combined."""
     flat: dict[str, Any] = {}
     for group, fields in setting.spec.items():
-        if group == "method" and isinstance(fields, list):
+        if group == "method" and isinstance(fields, list) and all(isinstance(member, dict) for member in fields):
             for member in fields:
                 prefix = "method" if len(fields) == 1 else f"method.{member.get('name')}"
                 flat |= {f"{prefix}.{name}": value for name, value in member.items()}

@@ -124,14 +124,14 @@ function shade(j, tasks) {
 
 // Accuracy of each task after each task, and their average.
 function taskCurves(matrix, width) {
-  const tasks = matrix.length, lowest = Math.min(...matrix.flat());
+  const tasks = matrix.length, lowest = Math.min(...matrix.flat().filter(there));
   const whole = ticks(1, tasks, Math.min(tasks - 1, width / 45)).filter(Number.isInteger);
   const axes = plot({
     width, height: 250, x: { low: 1, high: tasks, label: "after task", ticks: whole },
     y: { low: lowest > 60 ? Math.floor(lowest / 10) * 10 : 0, high: 100 },
   });
   for (let j = 0; j < tasks; j++) {
-    const points = matrix.slice(j).map((row, k) => [axes.X(j + k + 1), axes.Y(row[j])]);
+    const points = matrix.slice(j).filter(row => there(row[j])).map((row, k) => [axes.X(j + k + 1), axes.Y(row[j])]);
     axes.add(svg("path", { class: "line thin", d: path(points), stroke: shade(j, tasks) }, hint(`task ${j + 1}`)));
     if (tasks > 20) continue;
     points.forEach(([cx, cy], k) => axes.add(svg("circle", { cx, cy, r: 3, fill: shade(j, tasks) },

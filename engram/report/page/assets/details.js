@@ -94,7 +94,7 @@ function body({ table, row, cell, setting, id }) {
 
 // `after`: a cell of the long queue is the average over so many tasks.
 function runFigures(runs, cell, id, after) {
-  const whole = runs.filter(run => run.accuracy);
+  const whole = runs.filter(run => run.accuracy?.every(row => row.length));
   const values = after ? whole.map(run => mean(run.accuracy[after - 1])) : runs.map(run => run.average_accuracy);
   const around = cell ? [["line s6 dash", "print"], ["box zone", "where a mean agrees"]] : [];
   const strip = figure({
@@ -106,7 +106,7 @@ function runFigures(runs, cell, id, after) {
   const box = el("div", {}), seeds = whole.map(run => [String(run.seed), `seed ${run.seed}`]);
   const fill = () => {
     const run = whole.find(found => String(found.seed) === state.pick[`seed ${id}`]);
-    const curve = run ? run.curve : whole.find(found => found.curve)?.curve;
+    const curve = run ? run.curve : whole.find(found => found.curve)?.curve;  // of one run: steps are not averaged
     box.replaceChildren(...matrixFigures(run ? run.accuracy : averaged(whole), curve));
   };
   const pick = picker("Show", `seed ${id}`, [["mean", `mean of ${whole.length} runs`], ...seeds], fill);

@@ -55,7 +55,9 @@ function accuracyAgainstBytes(here) {
       axes.add(openingDot(`f${FAMILY[setting.family]}`, px, py, text, id));
       placed.push([px - 6, py - 6, px + 6, py + 6]);
     }
-    for (const { x, y, names } of clusters(points.map(point => [...at(point), titled(point[1])]))) {
+    const alone = setting => points.every(([, other]) => other === setting || other.method !== setting.method);
+    const name = setting => (alone(setting) || titled(setting) === setting.title ? titled(setting) : setting.apart);
+    for (const { x, y, names } of clusters(points.map(point => [...at(point), name(point[1])]))) {
       labelBeside(axes, placed, x, y, fitted(names.join(", "), width * 0.45));
     }
     return axes.root;
