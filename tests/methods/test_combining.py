@@ -275,7 +275,7 @@ def test_the_ledger_of_a_combination_adds_up():
 
 
 def test_equal_memory_of_the_paper():
-    """2 · (1024 · 400 + 400 · 400) floats are 1112.5 images of 1024 floats, and 4450 of 1024 bytes (REFERENCE §5)."""
+    """2 · (1024 · 400 + 400 · 400) floats are 1112.5 images of 1024 floats, and 4450 of 1024 bytes."""
     budget = 4 * 2 * (1024 * 400 + 400 * 400)
     assert 1100 <= budget / (4 * 1024) < 1113
     assert 4400 <= budget / 1024 < 4451

@@ -294,7 +294,7 @@ def test_a_method_that_touches_a_past_task_s_training_data_raises(make, together
     ids=lambda make: str(make.__code__.co_consts[1:]),
 )
 def test_values_that_mean_nothing_are_refused_before_a_run(make, monkeypatch):
-    """DESIGN: unknown values are refused before anything runs."""
+    """Unknown values are refused before anything runs."""
 
     def too_late(*_):
         raise AssertionError("the run has begun")

@@ -1,4 +1,4 @@
-"""Presets of the methods, typed from REFERENCE §2.4 (coefficients), §3.7, §3.8 (memory, GEM)."""
+"""Presets of the methods, typed from the authors' scripts: coefficients, memory, GEM."""
 
 import pytest
 from helpers import blobs

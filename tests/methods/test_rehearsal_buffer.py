@@ -173,7 +173,7 @@ def sequence(tasks: Tasks, method: eg.Method, training: eg.Training) -> list[int
     ],
 )
 def test_steps_of_split_mnist(split_mnist, make, steps, quotas):
-    """3292 and 2980 a run of four epochs (REFERENCE §3.7)."""
+    """3292 and 2980 a run of four epochs."""
     method = make()
     found = sequence(split_mnist["class"], method, eg.Training(epochs=4, batch=128))
     assert [n // 4 for n in found] == steps

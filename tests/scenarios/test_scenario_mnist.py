@@ -1,4 +1,4 @@
-"""Split and Permuted MNIST have the sizes, labels and pixels that the paper's code gives them (REFERENCE §1, §2)."""
+"""Split and Permuted MNIST have the sizes, labels and pixels that the paper's code gives them."""
 
 import numpy as np
 import pytest
