@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: install demo test lint docs tables bench clean
+.PHONY: install demo test lint docs readme tables bench clean
 
 install: .venv/installed  ## what runs need; what tests and docs need comes with `make test`
 
@@ -33,6 +33,9 @@ lint: .venv/developed
 
 docs: .venv/developed  ## the documentation into site/, which opens from disk; a warning is an error
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+
+readme: .venv/developed  ## the README's table from the records
+	$(BIN)/python docs/hooks.py
 
 tables: install  ## the published tables beside ours, their twins, and the paper's claims, from the committed records
 	for table in 2 3 4 5 6; do $(BIN)/engram compare table$$table --twins; done

@@ -10,6 +10,7 @@ import statistics
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from functools import cache
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ from engram.cli.options import field_docs  # noqa: E402
 from engram.experiments import records  # noqa: E402
 from engram.experiments.records import Record  # noqa: E402
 from engram.methods import methods  # noqa: E402
-from engram.paper.cells import TABLES, cells, published, runs_by_label  # noqa: E402
+from engram.paper.cells import TABLES, Cell, cells, published, runs_by_label  # noqa: E402
 from engram.report.layout import MARKS, TITLES, number, ours  # noqa: E402
 
 
@@ -146,8 +147,39 @@ def whole_table(name: str) -> str:
     return table(["method", *columns], rows)
 
 
-def size(count: int) -> str:
-    return "nothing" if not count else f"{count / 1e6:.1f} MB"
+def readme_table(runs: dict[str, int] | None = None) -> str:
+    """Table 2 for the README: each row over its seeds 0 … n − 1, n as given, or as many as all columns have."""
+    scenarios = list(TABLES["table2"][1].values())
+    by_label = runs_by_label(read())
+    rows = []
+    for row in published()["table2"]:
+        of_row = [by_label.get(f"{scenario} {row}", {}) for scenario in scenarios]
+        n = next(i for i in count() if any(i not in found for found in of_row))
+        n = (runs or {}).get(TITLES[row], n)
+        made = [found[seed] for found in of_row for seed in range(n)]
+        rows.append([TITLES[row], str(n), *(beside_print(cell) for cell in cells("table2", made, [row]))])
+    return table(["method", "runs", *TABLES["table2"][1]], rows)
+
+
+def beside_print(cell: Cell) -> str:
+    printed = f"({number(cell.paper, cell.paper_std)})"
+    return printed if cell.ours is None else f"{ours(cell)} {printed} {MARKS[cell.verdict]}"
+
+
+def renew_readme() -> None:
+    """`make readme`: writes the table between its two comments."""
+    page = ROOT / "README.md"
+    text = re.sub(
+        r"(<!-- table2 -->\n).*?(<!-- end -->)",
+        lambda m: f"{m[1]}\n{readme_table()}\n{m[2]}",
+        page.read_text(),
+        flags=re.S,
+    )
+    page.write_text(text)
+
+
+def size(amount: int) -> str:
+    return "nothing" if not amount else f"{amount / 1e6:.1f} MB"
 
 
 ANSWERS: dict[str, Callable[..., str]] = {
@@ -156,3 +188,6 @@ ANSWERS: dict[str, Callable[..., str]] = {
     "measured": measured,
     "table": whole_table,
 }
+
+if __name__ == "__main__":
+    renew_readme()

@@ -1,6 +1,7 @@
 """What README and docs show works as typed: blocks are run in order, on small images under the names of real sets."""
 
 import contextlib
+import importlib.util
 import io
 import os
 import re
@@ -143,6 +144,17 @@ def test_every_method_has_a_page_and_every_page_is_in_the_menu():
     menu = (ROOT / "mkdocs.yml").read_text()
     for page in (ROOT / "docs").rglob("*.md"):
         assert str(page.relative_to(ROOT / "docs")) in menu
+
+
+def test_the_numbers_of_the_readme_are_those_of_the_records():
+    """Of as many seeds as it says: records that came later do not matter."""
+    spec = importlib.util.spec_from_file_location("engram_docs_hooks", ROOT / "docs" / "hooks.py")
+    hooks = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(hooks)
+    shown = re.search(r"<!-- table2 -->\n\n(.*?)\n<!-- end -->", (ROOT / "README.md").read_text(), re.DOTALL)[1]
+    runs = {title.strip(): int(n) for title, n in re.findall(r"^\| ([^|]+) \| (\d+) \|", shown, re.MULTILINE)}
+    assert len(runs) == 15
+    assert shown == hooks.readme_table(runs)
 
 
 @pytest.mark.slow
