@@ -6,6 +6,7 @@ import faulthandler
 import multiprocessing
 import os
 import signal
+import sys
 import threading
 import traceback
 from collections import deque
@@ -25,7 +26,9 @@ from engram.experiments.spec import from_json
 from engram.experiments.store import Say
 from engram.methods import load_file, loaded_files
 
-CONTEXT = multiprocessing.get_context("spawn")  # forked threads of torch may hang
+CONTEXT: Any = multiprocessing.get_context("forkserver" if sys.platform == "linux" else "spawn")
+"""Not plain forks of the driver, in which torch's threads may hang: forks of a process that has imported torch, and
+has run nothing. So torch is imported once, however many workers there are, and a worker is replaced in no time."""
 EVERY = 0.5
 """Seconds between two reports of a run's progress."""
 
@@ -41,8 +44,13 @@ class Worker:
         self.job: Job | None = None
         self.images: set[str] = set()
         self.process = CONTEXT.Process(
-            target=serve, args=(theirs, their_crash, loaded_files()), name=self.name, daemon=True
+            target=serve,
+            args=(theirs, their_crash, dict(os.environ), Path.cwd(), loaded_files()),
+            name=self.name,
+            daemon=True,
         )
+        if sys.platform == "linux":
+            CONTEXT.set_forkserver_preload([__name__])
         before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # the worker inherits that: Ctrl-C is ours
         try:
             self.process.start()
@@ -173,8 +181,14 @@ class Local:
         self.workers.clear()
 
 
-def serve(pipe: Connection, crash: Connection, method_files: Sequence[str]) -> None:
+def serve(
+    pipe: Connection, crash: Connection, environment: dict[str, str], folder: Path, method_files: Sequence[str]
+) -> None:
     """A worker: takes runs, and sends back what comes of them, until the driver is gone."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    os.environ.clear()  # of the process that it is a fork of, which may be older than the driver's last words
+    os.environ.update(environment)
+    os.chdir(folder)
     os.dup2(2, 1)  # standard output is the driver's alone
     faulthandler.enable(crash.fileno(), all_threads=False)
     threading.Thread(target=outlive_nobody, daemon=True).start()

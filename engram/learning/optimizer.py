@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import inspect
+import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -19,6 +20,20 @@ OPTIMIZERS: dict[str, type[torch.optim.Optimizer]] = {
 }
 STATE = {"adam": ("exp_avg", "exp_avg_sq"), "adagrad": ("sum",), "sgd": ()}
 """What the fused kernels keep for each parameter, besides the step count."""
+
+
+def leave_out_compiler() -> None:
+    """Spares the import of torch's compiler, as long as that of torch itself: an optimiser's first call asks for it.
+
+    It is there to mark these methods as not to be compiled, and nothing here is compiled.
+    """
+    for method in vars(torch.optim.Optimizer).values():
+        plain = getattr(method, "__wrapped__", None)
+        if plain is not None and "torch._dynamo" not in sys.modules:
+            plain.__dynamo_disable = plain  # where torch keeps the marked method
+
+
+leave_out_compiler()
 
 
 class Optimizer:
@@ -54,7 +69,7 @@ class Optimizer:
         if not self.direct:
             self.torch.step()
         elif self._state is None:
-            self.torch.step()
+            inspect.unwrap(type(self.torch).step)(self.torch)  # what is wrapped around it imports the compiler too
             self._state = [[self.torch.state[p][key] for p in self.params] for key in STATE[self.direct]]
             self._count = self.torch.state[self.params[0]]["step"].clone() if self._state else None
         else:

@@ -1,6 +1,9 @@
 """Optimisers by name do what torch.optim does, to the bit, though most of torch's bookkeeping is skipped."""
 
 import copy
+import os
+import subprocess
+import sys
 
 import pytest
 import torch
@@ -178,3 +181,19 @@ def test_an_option_that_an_optimizer_lacks_is_refused():
 def test_an_unknown_name_is_refused_with_the_nearest(name, nearest):
     with pytest.raises(ValueError, match=f"did you mean {nearest}" if nearest else "choose from adadelta"):
         eg.Training(optimizer=name)
+
+
+def test_a_run_leaves_out_the_compiler(tmp_path):
+    """Importing it takes as long as importing torch, in every process that computes."""
+    code = """
+import sys
+import engram as eg
+from helpers import blobs
+for method in (eg.Adam(), eg.SGD(), eg.Adagrad(), eg.EWC()):
+    training = eg.Training(epochs=1, optimizer=method.optimizer)
+    eg.run(eg.split(blobs(4)), method, net=eg.MLP(8), training=training, out=sys.argv[1])
+print("torch._dynamo" in sys.modules)
+"""
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    found = subprocess.run([sys.executable, "-c", code, tmp_path], env=environment, capture_output=True, text=True)
+    assert found.stdout == "False\n", found.stderr
