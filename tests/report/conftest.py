@@ -1,4 +1,4 @@
-"""A real browser for the page: Chromium without a window, one for all tests of a module."""
+"""A real browser for the page: Chromium without a window, one for all tests."""
 
 import shutil
 from collections.abc import Iterator
@@ -13,7 +13,7 @@ FLAGS = (
 )  # fmt: skip
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     """Chromium, with its console and its requests in the driver's logs."""
     program = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")

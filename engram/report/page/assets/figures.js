@@ -1,6 +1,6 @@
 // Figures: a chart with its title, its words for those who do not see it, its numbers, and a button that saves it.
 
-const drawers = new Map();
+const drawers = new WeakMap();
 const watcher = new ResizeObserver(entries => {
   for (const { target, contentRect } of entries) {
     const drawer = drawers.get(target);

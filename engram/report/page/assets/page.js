@@ -19,7 +19,6 @@ const SECTIONS = [
 
 function render() {
   redraws.length = 0;
-  drawers.clear();
   watcher.disconnect();
   const shown = SECTIONS.filter(([, , wanted]) => wanted());
   document.getElementById("main").replaceChildren(...intro(), ...shown.map(([id, title, , fill]) =>

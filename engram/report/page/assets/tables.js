@@ -12,17 +12,17 @@ function grid({ id, caption, columns, rows }) {
   });
   const body = sorted.map((row, r) => el("tr", {}, el("th", { scope: "row", title: row.head }, row.head),
     row.cells.map((cell, c) => el("td", {
-      class: cell.look, role: "button", tabindex: r || c ? -1 : 0, "aria-label": cell.label, onclick: cell.open,
+      class: cell.look, tabindex: r || c ? -1 : 0, "aria-label": cell.label, onclick: cell.open,
       "data-focus": `${id} ${row.id} ${c}`,
     }, cell.content))));
-  return el("div", { class: "scroll" }, el("table", { class: "grid", id: `grid-${id}`, onkeydown: moved },
+  return el("div", { class: "scroll" }, el("table", { class: "grid", role: "grid", id: `grid-${id}`, onkeydown: moved },
     el("caption", {}, caption), el("thead", {}, el("tr", {}, head)), el("tbody", {}, body)));
 }
 
 // What is not there stands last, whichever way round.
 function compared(a, b, sign) {
   if (!there(a) || !there(b)) return there(b) - there(a);
-  return sign * (typeof a === "string" ? a.localeCompare(b) : a - b);
+  return sign * (typeof a === "string" ? a.localeCompare(b, "en", { numeric: true }) : a - b);
 }
 
 // First the largest first (names: A first), then the other way round, then the order that it had.
