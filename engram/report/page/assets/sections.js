@@ -45,6 +45,8 @@ function sensitivitySection() {
   const scenarios = unique(data.sensitivities.map(curve => curve.scenario)), box = el("div", { class: "several" });
   const draw = () => box.replaceChildren(...data.sensitivities.filter(curve => curve.scenario === state.pick.sensitivity)
     .map(curve => el("div", { class: "card" }, sensitivity(curve))));
+  const number = name => data.sensitivities.filter(curve => curve.scenario === name).length;
+  state.pick.sensitivity ??= [...scenarios].sort((a, b) => number(b) - number(a))[0];
   const pick = picker("Scenario", "sensitivity", scenarios.map(name => [name, name]), draw);
   draw();
   return [

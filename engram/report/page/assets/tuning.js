@@ -23,7 +23,7 @@ function search(name, methods) {
       one.method, point(one.point), percent(one.best), percent(one.median), percent(one.worst), String(one.unfinished),
       there(one.final) ? `${percent(one.final)} ± ${percent(one.final_std)}` : "–", String(one.n),
     ])),
-    el("div", { class: "several" }, bars("Gradient steps", "steps", count),
+    el("div", { class: "two" }, bars("Gradient steps", "steps", count),
       bars("Seconds", "seconds", value => count(Math.round(value))),
       bars("Runs", "runs", count), bars("Looks at test data", "looks", count)));
 }
