@@ -1,4 +1,4 @@
-"""How much memory does rehearsal need? Split MNIST, class learning: 8 runs, about 2 minutes on one core.
+"""How much memory does rehearsal need? Split MNIST, class learning: 8 runs, about 3 minutes on one core.
 
 python examples/memory.py     prints accuracy against the bytes kept, and draws it to memory.png
 """

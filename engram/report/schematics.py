@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import matplotlib
 import numpy as np
 import torch
 import tyro
@@ -16,7 +15,7 @@ from matplotlib.patches import Rectangle
 from numpy.typing import NDArray
 
 from engram.experiments.records import Record
-from engram.report.style import BLACK, GREY, PALETTE, styled
+from engram.report.style import BLACK, BROWN, GREY, PALETTE, styled
 from engram.scenarios.named import parse, scenario
 from engram.scenarios.task import Data, Task, Tasks
 
@@ -27,6 +26,8 @@ NAMES = {
     "class-known": "Incremental class learning,\nnumber of classes known",
     "iid": "Non-incremental learning",
 }
+MANY_HEADS = 20
+"""Heads, beyond which boxes around each would be all that is seen."""
 HEADS = {
     "task": "a head for each task; t chooses it",
     "domain": "one head, shared by all tasks",
@@ -139,7 +140,7 @@ def draw_outputs(ax: Axes, tasks: Tasks, task: Task, rows: list[int]) -> None:
     heads = list(dict.fromkeys((h.start, h.stop) for h in tasks.heads)) if tasks.kind == "task" else [(0, n)]
     active = tasks.active(task.index, task.index)
     box(ax, active.start, active.stop, top, facecolor="#E8E8E8", edgecolor="none", zorder=0)
-    for start, stop in heads:
+    for start, stop in heads if len(heads) <= MANY_HEADS else [(0, n), (active.start, active.stop)]:
         solid = tasks.kind != "task" or active.start == start
         box(ax, start, stop, top, facecolor="none", linestyle="-" if solid else ":")
     edge = 0.3 if n <= 20 else 0
@@ -178,9 +179,7 @@ def box(ax: Axes, start: int, stop: int, top: float, **look: Any) -> None:
     ax.add_patch(Rectangle(place, width, top, clip_on=False, **{"edgecolor": GREY, "linewidth": 0.9, **look}))
 
 
-def output_colors(n: int) -> list[Any]:
-    """A colour for every output: the palette's where it suffices."""
-    colors = [*PALETTE, GREY, "#99520F"]
-    if n <= len(colors):
-        return list(colors[:n])
-    return list(matplotlib.colormaps["viridis"](np.linspace(0, 1, n)))
+def output_colors(n: int) -> list[str]:
+    """A colour for every output; neighbours differ."""
+    colors = [*PALETTE, GREY, BROWN]
+    return [colors[i % len(colors)] for i in range(n)]

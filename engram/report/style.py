@@ -36,6 +36,8 @@ PALETTE = (BLUE, ORANGE, GREEN, RED, SKY, PURPLE, BLACK, YELLOW)
 """Okabe and Ito's colours, which people of all kinds of colour vision tell apart."""
 GREY = "#767676"
 """For what is not a method: print, grids, notes. Dark enough to read on white."""
+BROWN = "#99520F"
+"""A tenth, where ten classes need one each."""
 MAP = "cividis"
 """For heat maps: the same order for all kinds of colour vision, and in grey."""
 
