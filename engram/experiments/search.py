@@ -162,13 +162,12 @@ def search(
     for job, record in run([job for one in jobs for job in one]):
         tried[record.key] = record
         yield job, record
-    yield from run(
-        [
-            final
-            for base, one in zip(bases, jobs, strict=True)
-            for final in final_jobs(base, [tried[job.spec.key] for job in one], seeds, select_on)
-        ]
-    )
+    finals = [
+        final
+        for base, one in zip(bases, jobs, strict=True)
+        for final in final_jobs(base, [tried[job.spec.key] for job in one], seeds, select_on)
+    ]
+    yield from run(sorted(finals, key=lambda job: job.spec.seed))  # a stopped search has as many of each method
 
 
 def check_folder(out: Path, bases: Sequence[Spec], trials: int, select_on: SelectOn) -> None:
