@@ -41,6 +41,8 @@ class Tuned:
     """Trials that diverged or failed; they rank below all others."""
     point: dict[str, Any]
     """The values of the best trial."""
+    at_end: list[str]
+    """Those of them that lie at an end of what was tried: a wider range might do better."""
     final: float | None
     """Mean of the reported runs with these values, on all training data and the real test images."""
     final_std: float | None
@@ -83,11 +85,22 @@ def line(scenario: str, method: str, selected_on: str, records: Sequence[Record]
         worst=finite(ranked[0]) if ranked else None,
         unfinished=sum(r.status != "done" for r in trials),
         point=point,
+        at_end=ends(point, trials),
         final=statistics.fmean(values) if values else None,
         final_std=statistics.pstdev(values) if values else None,
         n=len(values),
         failed=len(reported) - len(values),
     )
+
+
+def ends(point: dict[str, Any], trials: Sequence[Record]) -> list[str]:
+    """The numbers of a point that are the smallest or largest that was tried."""
+    found = []
+    for name, value in point.items():
+        tried = sorted({r.search["point"][name] for r in trials})
+        if isinstance(value, int | float) and value in (tried[0], tried[-1]):
+            found.append(name)
+    return found
 
 
 def best(trials: Sequence[Record]) -> Record | None:

@@ -226,6 +226,21 @@ def test_of_equal_trials_the_middle_one_wins():
     assert best([]) is None
 
 
+def test_a_winner_at_an_end_of_its_range_is_named():
+    def of(values):
+        trials = [trial("done", {"mixing": m, "lr": lr}, accuracy) for (m, lr), accuracy in values.items()]
+        for one in trials:
+            one.key = str(one.search["point"])
+            one.search |= {"stage": "trial", "selected_on": "holdout"}
+            one.spec = {"scenario": {"held_out": 0.1}}
+        (found,) = tuned(trials)
+        return found.at_end
+
+    assert of({("a", 0.1): 1.0, ("a", 0.2): 3.0, ("b", 0.3): 2.0}) == []
+    assert of({("a", 0.1): 1.0, ("a", 0.2): 3.0, ("b", 0.3): 4.0}) == ["lr"]
+    assert of({("a", 0.1): 5.0, ("a", 0.2): 3.0, ("b", 0.3): 4.0}) == ["lr"]
+
+
 def test_a_retry_is_the_same_trial(images, tmp_path):
     (job, *_) = trial_jobs(base(images, eg.SGD()), 2, "holdout")
     ((_, record),) = runner(tmp_path)([job])
