@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -20,28 +21,41 @@ from engram.experiments.run import settle
 from engram.experiments.spec import Spec
 from engram.learning.importance import fisher
 from engram.learning.learner import Learner, batches
+from engram.learning.method import Method
+from engram.learning.replay import GenerativeReplay, share_of_now
 from engram.learning.train import backward, new_learner
-from engram.nets.mlp import MLP, MLPNet
+from engram.methods.dgr import DGR
+from engram.nets.mlp import MLP, MLPNet, hidden_layers
 from engram.paper.presets import preset
 from engram.scenarios.streams import stream
 from engram.scenarios.task import Batch, Task
 
 ROUNDS, STEPS = 5, 60
+FIGURES = (
+    "scenario", "method", "step_ms", "products_ms", "gemm_share", "dataloader_ms", "dataloader_ratio", "bare_ms",
+    "bare_ratio", "peak_mb",
+)  # fmt: skip
 
 
 def bench(scenario: str = "split-mnist/class", method: str = "adam") -> dict[str, Any]:
-    """All figures: step time, its share of unavoidable matrix products, the DataLoader loop's ratio, peak memory."""
+    """All figures: step time, its share of unavoidable matrix products, the DataLoader loop's ratio, peak memory.
+
+    With a generator: the step once there is a past, against a bare loop of the same passes. None: not measured.
+    """
     settle(threads=1)
     spec = preset(scenario, method)
-    found = {"scenario": scenario, "method": method, **step_and_products(spec)}
-    found |= against_dataloader(spec)
+    found = dict.fromkeys(FIGURES) | {"scenario": scenario, "method": method}
+    if any(isinstance(member, GenerativeReplay) for member in spec.method.members()):
+        found |= against_bare(spec)
+    else:
+        found |= step_and_products(spec) | against_dataloader(spec)
     found["peak_mb"] = peak_of(scenario, method)
     return found
 
 
 def step_and_products(spec: Spec) -> dict[str, Any]:
     """A training step, and the matrix products that it cannot avoid, timed in turns."""
-    learner, task, step = stepper(spec)
+    learner, _, task, step = stepper(spec)
     with task.train.opened(load=True):
         products = unavoidable(learner, spec.training.batch)
         best_step = best_products = float("inf")
@@ -55,20 +69,24 @@ def step_and_products(spec: Spec) -> dict[str, Any]:
     }
 
 
-def stepper(spec: Spec, task_number: int = 0) -> tuple[Learner, Task, Callable[[], None]]:
-    """A learner on one of its tasks, and one step of it, drawing its batch included."""
-    tasks = spec.scenario.deal(spec.seed)
+def stepper(spec: Spec, task_number: int = 0) -> tuple[Learner, Method, Task, Callable[[], None]]:
+    """A learner on one of its tasks, and one step of it, drawing its batch included; with one of DGR's generator."""
+    tasks = spec.scenario.deal(spec.seed, spec.device)
     method = copy.deepcopy(spec.method)
-    learner = new_learner(tasks, method, spec.net, spec.training, spec.seed, torch.device("cpu"))
+    learner = new_learner(tasks, method, spec.net, spec.training, spec.seed, torch.device(spec.device))
     curriculum = method.curriculum(tasks)
+    task_number = min(task_number, len(curriculum) - 1)
+    learner.training = replace(spec.training, steps=1)
     for task in curriculum[:task_number]:  # what the method keeps of earlier tasks, without training on them
         learner.task = task.index
         method.begin_task(learner, task)
         method.end_task(learner, task)
+    learner.training = spec.training
     task = curriculum[task_number]
     learner.task = task.index
     method.begin_task(learner, task)
     data = method.data(task)
+    painters = [(m, m.begin_generator(learner)) for m in method.members() if isinstance(m, DGR)]
 
     def endless() -> Iterator[Batch]:
         while True:
@@ -82,8 +100,39 @@ def stepper(spec: Spec, task_number: int = 0) -> tuple[Learner, Task, Callable[[
         method.adjust_gradients(learner, batch)
         learner.optimizer.step()
         method.after_step(learner)
+        for painter, rng in painters:
+            painter.generator_step(learner, next(stream_of_batches), rng)
 
-    return learner, task, step
+    return learner, method, task, step
+
+
+def against_bare(spec: Spec) -> dict[str, Any]:
+    """A step on the last task and that of a bare loop of the same passes, in turns, best of five each."""
+    bare = yardstick("replay") if spec.method_name in ("dgr", "rtf") else None
+    learner, _, task, step = stepper(spec, len(spec.scenario.sizes()) - 1)
+    with task.train.opened(load=True):
+        theirs = bare.stepper(spec.method_name, bare_setting(bare, learner, task)) if bare else lambda: None
+        rounds = [in_turns(step, theirs) for _ in range(ROUNDS)]
+    ours, bare_s = (min(times) for times in zip(*rounds, strict=True))
+    found = {"step_ms": 1000 * ours}
+    return found | {"bare_ms": 1000 * bare_s, "bare_ratio": ours / bare_s} if bare else found
+
+
+def bare_setting(bare: ModuleType, learner: Learner, task: Task) -> Any:
+    """The same task, as the bare loop takes it."""
+    tasks, past = learner.tasks, learner.task
+    everything = task.train.batch(torch.arange(len(task.train)))
+    return bare.Setting(
+        everything.x,
+        everything.y,
+        hidden_layers(getattr(learner.net, "classifier", learner.net)),
+        tasks.outputs,
+        learner.active(past),
+        [(tasks.active(k, past - 1), learner.active(k)) for k in (range(past) if tasks.kind == "task" else [past - 1])],
+        share_of_now(learner),
+        learner.training.batch,
+        learner.training.lr,
+    )
 
 
 def methods_cost(scenario: str, names: Sequence[str]) -> dict[str, Any]:
@@ -93,8 +142,8 @@ def methods_cost(scenario: str, names: Sequence[str]) -> dict[str, Any]:
     last = len(plain.scenario.deal(0)) - 1
     found: dict[str, Any] = {}
     for name in names:
-        _, task, plain_step = stepper(plain, last)
-        _, other_task, step = stepper(preset(scenario, name), last)
+        *_, task, plain_step = stepper(plain, last)
+        *_, other_task, step = stepper(preset(scenario, name), last)
         with task.train.opened(load=True), other_task.train.opened(load=True):
             rounds = [in_turns(plain_step, step) for _ in range(ROUNDS)]
             found[name] = min(two for _, two in rounds) / min(one for one, _ in rounds)
@@ -104,7 +153,7 @@ def methods_cost(scenario: str, names: Sequence[str]) -> dict[str, Any]:
 
 def fisher_cost(spec: Spec) -> float:
     """The Fisher of one task, in epochs of training on it."""
-    learner, task, step = stepper(spec)
+    learner, _, task, step = stepper(spec)
     with task.train.opened(load=True):
         epoch, importance = [], []
         for _ in range(3):
@@ -159,10 +208,11 @@ def against_dataloader(spec: Spec) -> dict[str, Any]:
     """
     images = spec.scenario.images[0]
     fits = images.shape == (1, 28, 28) and images.name in CATALOG and isinstance(spec.net, MLP)
+    fits = fits and spec.scenario.pad == 2
     plain = yardstick("dataloader") if fits else None  # which is written for such images
     if plain is None or plain.__file__ is None:
         return {"dataloader_ms": None, "dataloader_ratio": None}
-    _, task, step = stepper(spec)
+    *_, task, step = stepper(spec)
     assert isinstance(spec.net, MLP)
     sizes = (len(task.classes), *spec.net.hidden)
     command = [sys.executable, plain.__file__, images.name, *map(str, sizes)]

@@ -51,8 +51,13 @@ def bench(arguments: list[str]) -> int:
     lines = [
         f"{found['scenario']} {found['method']}, one thread",
         f"  a step                    {found['step_ms']:.2f} ms",
-        f"  of which matrix products  {found['products_ms']:.2f} ms, a share of {found['gemm_share']:.2f}",
     ]
+    if found["products_ms"] is not None:
+        share = found["gemm_share"]
+        lines.append(f"  of which matrix products  {found['products_ms']:.2f} ms, a share of {share:.2f}")
+    if found["bare_ms"] is not None:
+        ratio = found["bare_ratio"]
+        lines.append(f"  a bare loop of its passes {found['bare_ms']:.2f} ms, so a step is {ratio:.2f} times that")
     if found["dataloader_ms"] is not None:
         ratio = found["dataloader_ratio"]
         lines.append(f"  a plain DataLoader loop   {found['dataloader_ms']:.1f} ms a step, {ratio:.1f} times as long")

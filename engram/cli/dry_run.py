@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-import copy
 import json
 import math
 import statistics
 import time
 from typing import Any
 
-import torch
 from rich.table import Table
 
+from engram.bench import stepper
 from engram.cli.options import Flag
 from engram.cli.resolve import prefixed
 from engram.cli.screen import OUT
 from engram.experiments.run import settle
 from engram.experiments.spec import Spec
 from engram.learning.ledger import size
-from engram.learning.train import backward, new_learner
-from engram.scenarios.task import Batch
+from engram.learning.replay import GenerativeReplay
+from engram.methods.lwf import LwF
 
 
 def dry_run(spec: Spec, flags: list[Flag], options: Any, seeds: list[int]) -> int:
@@ -53,31 +52,26 @@ def dry_run(spec: Spec, flags: list[Flag], options: Any, seeds: list[int]) -> in
 def estimate(spec: Spec) -> dict[str, Any]:
     """Steps, bytes, and seconds from a few real steps."""
     settle(spec.threads)
-    tasks = spec.scenario.deal(spec.seed, spec.device)
-    method = copy.deepcopy(spec.method)
-    learner = new_learner(tasks, method, spec.net, spec.training, spec.seed, torch.device(spec.device))
-    plain = spec.net.build(tasks.shape, tasks.outputs)
-    curriculum = method.curriculum(tasks)
-    method.begin_task(learner, curriculum[0])
-    sizes = [len(task.train) for task in curriculum]
-    steps = method.networks * sum(spec.training.steps_for(n) for n in sizes)
-    batch: Batch = tasks[0].train.batch(torch.arange(min(spec.training.batch, sizes[0]), device=spec.device))
+    # where the past is replayed, a step costs more once there is one
+    replays = any(isinstance(member, LwF | GenerativeReplay) for member in spec.method.members())
+    learner, method, _, step = stepper(spec, task_number=int(replays))
+    tasks = learner.tasks
+    steps = method.networks * sum(spec.training.steps_for(len(task.train)) for task in method.curriculum(tasks))
     times = []
     for _ in range(12):
         start = time.perf_counter()
-        backward(learner, method, batch)
-        learner.optimizer.step()
+        step()
         times.append(time.perf_counter() - start)
-    step = statistics.median(times)
+    seconds = statistics.median(times) / method.networks
     leaves = {leaf.x.data_ptr(): leaf.x for task in tasks for d in (task.train, task.test) for leaf in d.leaves()}
     return {
         "steps": steps,
-        "step_ms": 1000 * step,
-        "seconds": steps * step,
+        "step_ms": 1000 * seconds,
+        "seconds": steps * seconds,
         "bytes": {
             "network": size(learner.params),
             "optimizer": size(learner.optimizer.state_dict()["state"]),
             "images": size(list(leaves.values())),
-            "kept": method.kept_bytes(plain, math.prod(tasks.shape)),
+            "kept": method.kept_bytes(spec.net.build(tasks.shape, tasks.outputs), math.prod(tasks.shape)),
         },
     }

@@ -64,27 +64,35 @@ class DGR(GenerativeReplay):
 
     def train_generator(self, learner: Learner, task: Task) -> None:
         """As many steps as the network took, on the task and on images of the generator as it was."""
-        if learner.training.reset_optimizer and learner.task:
-            self.new_optimizer(learner)
-        net, optimizer, share = self.generator, self.generator_optimizer, share_of_now(learner)
-        self.old_generator = copy.deepcopy(net).requires_grad_(False) if learner.task else None
-        rng = learner.rng("generator noise")
+        rng = self.begin_generator(learner)
         total = torch.zeros((), device=learner.device)
         for step, batch in enumerate(batches(task.train, learner.training, learner.rng("generator")), 1):
-            x, shades = batch.x, self.shades(batch.x)
-            weights = torch.full((len(x),), 1 / len(x), device=learner.device)
-            if self.old_generator is not None:
-                drawn = self.old_generator.generator.draw(len(x), rng)
-                x = torch.cat([x, drawn if self._plain else self.scaling.from_shades(drawn)])
-                shades = torch.cat([shades, drawn])
-                weights = torch.cat([weights * share, weights * (1 - share)])
-            noise = torch.randn(len(x), net.generator.latent, generator=rng).to(learner.device)
-            loss = weights @ vae_losses(net(x, noise), shades)
-            optimizer.zero_grad()
-            loss.backward()  # type: ignore[no-untyped-call]
-            optimizer.step()
+            total += self.generator_step(learner, batch, rng)
             learner.steps += 1
-            total += loss.detach()
             if step % CHECK_EVERY == 0:
                 learner.watch(check(total) / step)
         check(total)
+
+    def begin_generator(self, learner: Learner) -> torch.Generator:
+        """Holds on to the generator as it was; the random stream of its training."""
+        if learner.training.reset_optimizer and learner.task:
+            self.new_optimizer(learner)
+        self.old_generator = copy.deepcopy(self.generator).requires_grad_(False) if learner.task else None
+        return learner.rng("generator noise")
+
+    def generator_step(self, learner: Learner, batch: Batch, rng: torch.Generator) -> Tensor:
+        """One step on images of the task and as many of its former self; the loss."""
+        net, optimizer, share = self.generator, self.generator_optimizer, share_of_now(learner)
+        x, shades = batch.x, self.shades(batch.x)
+        weights = torch.full((len(x),), 1 / len(x), device=learner.device)
+        if self.old_generator is not None:
+            drawn = self.old_generator.generator.draw(len(x), rng)
+            x = torch.cat([x, drawn if self._plain else self.scaling.from_shades(drawn)])
+            shades = torch.cat([shades, drawn])
+            weights = torch.cat([weights * share, weights * (1 - share)])
+        noise = torch.randn(len(x), net.generator.latent, generator=rng).to(learner.device)
+        loss = weights @ vae_losses(net(x, noise), shades)
+        optimizer.zero_grad()
+        loss.backward()  # type: ignore[no-untyped-call]
+        optimizer.step()
+        return loss.detach()

@@ -33,6 +33,19 @@ def test_bench_measures_any_scenario(engram: Engram, work: Path, data: Path) -> 
     assert answer.json["step_ms"] > 0
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("method", ["dgr", "rtf"])
+def test_bench_measures_replay_by_a_bare_loop_of_the_same_passes(
+    engram: Engram, work: Path, data: Path, method: str
+) -> None:
+    found = engram("bench", "split-tiny/class", method, "--json").json
+    assert found["bare_ratio"] == pytest.approx(found["step_ms"] / found["bare_ms"])
+    assert found["bare_ms"] > 0
+    for only_without_generator in ("gemm_share", "products_ms", "dataloader_ratio"):
+        assert found[only_without_generator] is None
+    assert found["peak_mb"] > 50
+
+
 @pytest.mark.mnist
 @pytest.mark.slow
 def test_reproduce_runs_what_is_missing_and_no_more(

@@ -1,0 +1,69 @@
+"""The bare loops that replay is timed against do its work: from the same weights they come to the same weights."""
+
+import pytest
+import torch
+from helpers import blobs
+
+import engram as eg
+from engram.bench import bare_setting, stepper, yardstick
+from engram.experiments.spec import Spec
+from engram.scenarios.streams import stream
+
+METHODS = {"dgr": eg.DGR, "rtf": eg.RtF}
+
+
+def at_last_task(name: str, kind: str):
+    """A learner on the last of three tasks, its step, and the bare module."""
+    spec = Spec(
+        eg.split(blobs(6, train=20, size=5), kind=kind),
+        METHODS[name](),
+        eg.MLP(9, 7),
+        eg.Training(steps=100, batch=16, lr=0.01, drop_last=True),
+    )
+    return *stepper(spec, 2), yardstick("replay")
+
+
+def copied(source: torch.nn.Module, to: torch.nn.Module) -> None:
+    with torch.no_grad():
+        for a, b in zip(source.parameters(), to.parameters(), strict=True):
+            b.copy_(a)
+
+
+def same(ours: torch.nn.Module, theirs: torch.nn.Module) -> None:
+    for a, b in zip(ours.parameters(), theirs.parameters(), strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize("kind", ["task", "domain", "class"])
+def test_replay_through_feedback(kind):
+    learner, _, task, step, bare = at_last_task("rtf", kind)
+    setting = bare_setting(bare, learner, task)
+    assert (setting.hidden, setting.outputs) == ((9, 7), learner.tasks.outputs)
+    theirs = bare.VAE(25, setting.hidden, setting.outputs)
+    copied(learner.net, theirs)
+    first = [p.detach().clone() for p in learner.params]
+    their_step = bare.rtf(setting, theirs, stream(0, "bench"), stream(0, "noise", 2))
+    for _ in range(4):
+        step()
+        their_step()
+    same(learner.net, theirs)
+    assert max(float((a - b.detach()).abs().max()) for a, b in zip(first, learner.params, strict=True)) > 0.01
+
+
+@pytest.mark.parametrize("kind", ["task", "domain", "class"])
+def test_deep_generative_replay(kind):
+    """The network and the generator take their batches from one stream, in turns."""
+    learner, method, task, step, bare = at_last_task("dgr", kind)
+    setting = bare_setting(bare, learner, task)
+    solver, vae = bare.solver_of(setting), bare.VAE(25, setting.hidden)
+    copied(learner.net, solver)
+    copied(method.generator, vae)
+    rngs = (stream(0, purpose, 2) for purpose in ("noise", "generator noise"))
+    their_step = bare.dgr(setting, solver, vae, stream(0, "bench"), *rngs)
+    method.new_optimizer(learner)  # as theirs: it has taken no step
+    method.draw = method.old_generator.generator.draw  # a run would not train the generator before the network is done
+    for _ in range(4):
+        step()
+        their_step()
+    same(learner.net, solver)
+    same(method.generator, vae)
