@@ -80,6 +80,7 @@ def stepper(spec: Spec, task_number: int = 0) -> tuple[Learner, Method, Task, Ca
     for task in curriculum[:task_number]:  # what the method keeps of earlier tasks, without training on them
         learner.task = task.index
         method.begin_task(learner, task)
+        learner.steps += 1
         method.end_task(learner, task)
     learner.training = spec.training
     task = curriculum[task_number]

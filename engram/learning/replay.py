@@ -19,8 +19,8 @@ Reduction = Literal["mean", "sum"]
 
 
 def teacher_of(learner: Learner) -> Learner | None:
-    """The learner as the last task left it; None where there was none."""
-    if learner.task == 0:
+    """The learner as the last task left it; None where there was none: in the first, or with all tasks at once."""
+    if learner.task == 0 or learner.steps == 0:
         return None
     teacher = learner.frozen()
     teacher.task = learner.task - 1

@@ -77,7 +77,7 @@ class DGR(GenerativeReplay):
         """Holds on to the generator as it was; the random stream of its training."""
         if learner.training.reset_optimizer and learner.task:
             self.new_optimizer(learner)
-        self.old_generator = copy.deepcopy(self.generator).requires_grad_(False) if learner.task else None
+        self.old_generator = copy.deepcopy(self.generator).requires_grad_(False) if self.teacher else None
         return learner.rng("generator noise")
 
     def generator_step(self, learner: Learner, batch: Batch, rng: torch.Generator) -> Tensor:

@@ -169,6 +169,17 @@ def test_members_that_decide_on_different_things_are_welcome():
     assert doubled.outcome.steps == single.outcome.steps
 
 
+@pytest.mark.parametrize("make", [eg.LwF, eg.DGR, eg.RtF])
+@pytest.mark.parametrize("kind", ["task", "class"])
+def test_with_all_tasks_at_once_there_is_nothing_to_replay(make, kind):
+    run = Run(scenario(kind).deal(0), lambda: combine([eg.Offline(), make()]), TRAINING, NET)
+    assert run.outcome.status == "done"
+    if make is not eg.RtF:  # whose autoencoder has a say in the first task too
+        alone = Run(scenario(kind).deal(0), eg.Offline, TRAINING, NET)
+        assert run.outcome.accuracy == alone.outcome.accuracy
+        assert run.bits()["net"] == alone.bits()["net"]
+
+
 def test_needs_are_united():
     assert combine([eg.Rehearsal(), eg.OnlineEWC()]).needs == {"boundaries", "past data"}
     assert combine([eg.Adam(), eg.SGD()]).needs == set()

@@ -37,6 +37,7 @@ def at_task(method: GenerativeReplay, made, task: int, seed: int = 0) -> Learner
         with torch.no_grad():
             for p in learner.params:
                 p += 0.1 * torch.randn(p.shape, generator=stream(seed, "test", learner.task))
+        learner.steps += 1
         method.end_task(learner, tasks[learner.task])
     learner.task = task
     method.begin_task(learner, tasks[task])

@@ -97,6 +97,8 @@ def test_a_teacher_is_the_network_as_the_last_task_left_it():
     learner = learner_for(eg.split(blobs(8, train=8)), 5)
     assert teacher_of(learner) is None
     learner.task = 2
+    assert teacher_of(learner) is None, "with all tasks at once there is none either"
+    learner.steps = 1
     teacher = teacher_of(learner)
     assert teacher.active(0) == slice(0, 4)
     before = [p.clone() for p in teacher.net.parameters()]
@@ -119,6 +121,7 @@ def test_a_teacher_is_the_network_as_the_last_task_left_it():
 def test_the_loss_of_the_third_task_is_weighted(kind, weighting, weights):
     """By a third and two thirds, or by 1 and 2 (in class learning 1)."""
     learner = learner_for(eg.split(blobs(6, train=8), kind=kind), 9, task=2)
+    learner.steps = 1
     method = eg.LwF(weighting=weighting)
     method.begin_task(learner, learner.tasks[2])
     with torch.no_grad():
