@@ -12,7 +12,8 @@ from matplotlib.patches import Patch
 from numpy.typing import NDArray
 
 from engram.experiments.records import Record
-from engram.paper.cells import TABLES, cells, table_name
+from engram.paper.cells import TABLES, cells, published, table_name
+from engram.report.layout import TITLES
 from engram.report.selection import chosen
 from engram.report.style import BLACK, MAP, look, panels, styled
 
@@ -91,7 +92,9 @@ class Bars:
 
     @styled()
     def draw(self, records: Sequence[Record]) -> Figure:
-        found = cells(table_name(self.table), records, self.rows, self.columns)
+        if not TITLES.keys() >= published()[table_name(self.table)].keys():
+            raise ValueError(f"{self.table} has tasks, not methods, as rows; take a table whose rows are methods")
+        found = cells(self.table, records, self.rows, self.columns)
         columns = list(dict.fromkeys(cell.column for cell in found))
         rows = list(dict.fromkeys(cell.row for cell in found))
         height = 1.0 + 0.25 * len(rows)

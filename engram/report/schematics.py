@@ -141,7 +141,7 @@ def draw_outputs(ax: Axes, tasks: Tasks, task: Task, rows: list[int]) -> None:
     active = tasks.active(task.index, task.index)
     box(ax, active.start, active.stop, top, facecolor="#E8E8E8", edgecolor="none", zorder=0)
     for start, stop in heads if len(heads) <= MANY_HEADS else [(0, n), (active.start, active.stop)]:
-        solid = tasks.kind != "task" or active.start == start
+        solid = tasks.kind != "task" or (start, stop) == (active.start, active.stop)
         box(ax, start, stop, top, facecolor="none", linestyle="-" if solid else ":")
     edge = 0.3 if n <= 20 else 0
     ax.bar(np.arange(n), frequencies(tasks, task), color=output_colors(n), edgecolor=BLACK, linewidth=edge)
