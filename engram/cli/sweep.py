@@ -20,7 +20,7 @@ from engram.cli.screen import ERR
 from engram.experiments.engines import At, Engine, EngineError, Job, run_jobs
 from engram.experiments.local import Local
 from engram.experiments.records import Record, UnwritableError
-from engram.experiments.store import RECORDS
+from engram.experiments.store import RECORDS, Store
 
 
 def engine_of(options: EngineOptions) -> Engine:
@@ -61,7 +61,10 @@ def sweep(
                 if text := each(job, record):
                     ERR.print(f"{len(found)}/{len(jobs)}  {text}{display.rest()}")
     except (KeyboardInterrupt, EngineError, UnwritableError) as error:
-        print(f"\n{len(found)} of {len(jobs)} runs are recorded in {out}", file=sys.stderr)
+        recorded = Store(out, lambda _: None).finished()
+        print(
+            f"\n{sum(job.key in recorded for job in jobs)} of {len(jobs)} runs are recorded in {out}", file=sys.stderr
+        )
         if isinstance(error, KeyboardInterrupt):
             raise
         nothing_ran = isinstance(error, EngineError) and all(record.reused for _, record in found)

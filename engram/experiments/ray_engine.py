@@ -54,6 +54,12 @@ class OnRay:
             raise ValueError(
                 f"address {address}: Ray's client cannot stream results; run engram on a node of the cluster"
             )
+        host, _, port = (address or "").rpartition(":")
+        if port.isdigit():
+            try:
+                socket.create_connection((host, int(port)), timeout=10).close()  # Ray would try for minutes
+            except OSError as error:
+                raise ValueError(f"no Ray cluster can be reached at {address}: {error}") from error
         if not 0 < gpu_share <= 1:
             raise ValueError(f"gpu_share {gpu_share} is out of range; give a share from above 0 to 1")
         self.ray: Any = ray
@@ -70,7 +76,7 @@ class OnRay:
             try:
                 self.ray.init(self.address, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
             except (ConnectionError, RuntimeError, ValueError) as error:
-                raise EngineError(f"no Ray cluster at {self.address or 'this machine'}: {error}") from error
+                raise EngineError(f"Ray cannot be used ({self.address or 'on this machine'}): {error}") from error
             self.ours = True
         self.remote = self.ray.remote(num_returns="streaming", max_retries=0)(stream)
         self.say = say

@@ -37,7 +37,8 @@ def start() -> Iterator[Callable[..., subprocess.Popen[str]]]:
 
     def call(*arguments: str | Path) -> subprocess.Popen[str]:
         command = [sys.executable, "-c", START, *map(str, arguments)]
-        started.append(subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True))
+        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+        started.append(subprocess.Popen(command, start_new_session=True, **pipes))  # as a terminal's foreground has one
         return started[-1]
 
     yield call

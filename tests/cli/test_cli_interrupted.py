@@ -1,5 +1,8 @@
 """Runs that are killed or stopped, as real processes: the next call goes on, and ends with the same bits."""
 
+import json
+import os
+import resource
 import signal
 import subprocess
 from collections.abc import Callable
@@ -81,14 +84,43 @@ def test_ctrl_c_ends_with_130_and_one_line_and_the_next_call_goes_on(
 def test_ctrl_c_in_a_sweep_keeps_the_seeds_that_are_done(
     engram: Engram, start: Start, work: Path, bigger: Path
 ) -> None:
-    call = ["run", "split-bigger/class", "adam", "--epochs", "1", "--hidden", "50", "--json", "--workers", "1"]
+    """A terminal sends it to the workers too."""
+    call = ["run", "split-bigger/class", "adam", "--epochs", "1", "--hidden", "50", "--json", "--workers", "2"]
     process = start(*call, "--seeds", "40", "--out", "disturbed")
     wait_for(work, "disturbed/records.jsonl", process)
-    process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=60)
+    os.killpg(process.pid, signal.SIGINT)
+    out, err = process.communicate(timeout=60)  # which ends when all that could write there have ended
     assert process.returncode == 130, err
+    assert "Traceback" not in err
     done = Path("disturbed/records.jsonl").read_text()
     assert done.startswith(out)  # what was printed is what is recorded, but perhaps for the last
     assert 1 <= len(done.splitlines()) < 40
-    again = engram(*call, "--seeds", "1", "--out", "disturbed")
+    *_, how_many, last = filter(None, err.splitlines())
+    assert how_many == f"{len(done.splitlines())} of 40 runs are recorded in disturbed"
+    assert last == "engram: stopped; the same command goes on where it was"
+    again = engram(*call, "--seed", str(json.loads(done.splitlines()[0])["seed"]), "--out", "disturbed")
     assert again.out == done.splitlines(keepends=True)[0]
+
+
+def test_a_disk_that_takes_no_more_ends_the_sweep_in_words(engram: Engram, work: Path, data: Path) -> None:
+    call = ["run", "split-tiny/class", "adam", "--epochs", "1", "--hidden", "20", "--out", "disturbed"]
+    assert engram(*call, "--seed", "0").status == 0
+    path = Path("disturbed/records.jsonl")
+    before = path.read_bytes()
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (len(before) + 100, hard))
+    try:
+        answer = engram(*call, "--seeds", "2")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert answer.status == 1
+    assert answer.out == ""
+    assert "1 of 2 runs are recorded in disturbed" in answer.err
+    last = answer.err.splitlines()[-1]
+    assert last.startswith(
+        "engram: the record of split-tiny/class adam, seed 1, cannot be written to disturbed/records"
+    )
+    assert "the same command goes on from there" in last
+    assert path.read_bytes() == before
+    assert engram(*call, "--seeds", "2").status == 0
+    assert len(path.read_text().splitlines()) == 2

@@ -2,10 +2,12 @@
 
 import fcntl
 import json
+import math
 import subprocess
 import sys
 import threading
 
+import pandas
 import pytest
 
 from engram.experiments.records import Record, append, read
@@ -133,3 +135,15 @@ def test_two_processes_at_once_lose_no_record(tmp_path):
     keys = [r.key for r in read(path, said.append)]
     assert said == []
     assert sorted(keys) == sorted(f"{name}-{i}" for name in "ab" for i in range(50))
+
+
+def test_pandas_reads_records_in_one_line(tmp_path):
+    path = tmp_path / "records.jsonl"
+    for one in (record("a", average_accuracy=70.5), FULL, record("c")):
+        append(path, one)
+    frame = pandas.read_json(path, lines=True)
+    assert frame.key.tolist() == ["a", "full", "c"]
+    assert frame.average_accuracy.tolist()[:2] == [70.5, 75.375]
+    assert math.isnan(frame.average_accuracy[2])
+    assert frame.accuracy[1] == [[90.0], [80.5, 70.25]]
+    assert frame.spec[0] == {"seed": 0}
