@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import importlib.util
-import json
+import math
 import subprocess
 import sys
 import time
@@ -15,16 +15,18 @@ from types import ModuleType
 from typing import Any
 
 import torch
+from torch import Tensor, nn
 
 from engram.data import CATALOG
-from engram.experiments.run import settle
+from engram.experiments.run import peak_mb, settle
 from engram.experiments.spec import Spec
 from engram.learning.importance import fisher
 from engram.learning.learner import Learner, batches
 from engram.learning.method import Method
 from engram.learning.replay import GenerativeReplay, share_of_now
-from engram.learning.train import backward, new_learner
+from engram.learning.train import backward, new_learner, train
 from engram.methods.dgr import DGR
+from engram.nets.cnn import CNNNet
 from engram.nets.mlp import MLP, MLPNet, hidden_layers
 from engram.paper.presets import preset
 from engram.scenarios.streams import stream
@@ -32,24 +34,24 @@ from engram.scenarios.task import Batch, Task
 
 ROUNDS, STEPS = 5, 60
 FIGURES = (
-    "scenario", "method", "step_ms", "products_ms", "gemm_share", "dataloader_ms", "dataloader_ratio", "bare_ms",
+    "scenario", "method", "net", "step_ms", "products_ms", "gemm_share", "dataloader_ms", "dataloader_ratio", "bare_ms",
     "bare_ratio", "peak_mb",
 )  # fmt: skip
 
 
-def bench(scenario: str = "split-mnist/class", method: str = "adam") -> dict[str, Any]:
+def bench(scenario: str = "split-mnist/class", method: str = "adam", net: str = "mlp") -> dict[str, Any]:
     """All figures: step time, its share of unavoidable matrix products, the DataLoader loop's ratio, peak memory.
 
     With a generator: the step once there is a past, against a bare loop of the same passes. None: not measured.
     """
     settle(threads=1)
-    spec = preset(scenario, method)
-    found = dict.fromkeys(FIGURES) | {"scenario": scenario, "method": method}
+    spec = preset(scenario, method, net=net)
+    found = dict.fromkeys(FIGURES) | {"scenario": scenario, "method": method, "net": net}
     if any(isinstance(member, GenerativeReplay) for member in spec.method.members()):
         found |= against_bare(spec)
     else:
         found |= step_and_products(spec) | against_dataloader(spec)
-    found["peak_mb"] = peak_of(scenario, method)
+    found["peak_mb"] = peak_of(scenario, method, net)
     return found
 
 
@@ -136,15 +138,15 @@ def bare_setting(bare: ModuleType, learner: Learner, task: Task) -> Any:
     )
 
 
-def methods_cost(scenario: str, names: Sequence[str]) -> dict[str, Any]:
+def methods_cost(scenario: str, names: Sequence[str], net: str = "mlp") -> dict[str, Any]:
     """A step of each method on its last task, and a task's Fisher, as multiples of plain Adam's step and epoch."""
     settle(threads=1)
-    plain = preset(scenario, "adam")
+    plain = preset(scenario, "adam", net=net)
     last = len(plain.scenario.deal(0)) - 1
     found: dict[str, Any] = {}
     for name in names:
         *_, task, plain_step = stepper(plain, last)
-        *_, other_task, step = stepper(preset(scenario, name), last)
+        *_, other_task, step = stepper(preset(scenario, name, net=net), last)
         with task.train.opened(load=True), other_task.train.opened(load=True):
             rounds = [in_turns(plain_step, step) for _ in range(ROUNDS)]
             found[name] = min(two for _, two in rounds) / min(one for one, _ in rounds)
@@ -182,6 +184,8 @@ def in_turns(first: Callable[[], None], second: Callable[[], None]) -> tuple[flo
 
 def unavoidable(learner: Learner, batch: int) -> Callable[[], None]:
     """Forward, weight-gradient and input-gradient products of an MLP, none into the image, outputs pre-allocated."""
+    if isinstance(learner.net, CNNNet):
+        return unavoidable_convolutions(learner.net, batch)
     assert isinstance(learner.net, MLPNet)
     weights = [layer.weight.detach() for layer in learner.net.layers]
     inputs = [torch.randn(batch, w.shape[1]) for w in weights]
@@ -198,6 +202,40 @@ def unavoidable(learner: Learner, batch: int) -> Callable[[], None]:
             torch.mm(outputs[i].t(), inputs[i], out=weight_gradients[i])
             if i:
                 torch.mm(outputs[i], weights[i], out=input_gradients[i])
+
+    return products
+
+
+def unavoidable_convolutions(net: CNNNet, batch: int) -> Callable[[], None]:
+    """The same of a CNN, its convolutions by the kernels that a step calls."""
+    layers = [*net.convolutions, net.dense, net.outputs]
+    inputs: list[Tensor] = []
+    outputs: list[Tensor] = []
+
+    def note(_: nn.Module, given: tuple[Tensor, ...], out: Tensor) -> None:
+        inputs.append(given[0])
+        outputs.append(out)
+
+    hooks = [layer.register_forward_hook(note) for layer in layers]
+    with torch.no_grad():
+        net(torch.randn(batch, math.prod(net.shape)))
+    for hook in hooks:
+        hook.remove()
+
+    @torch.no_grad()
+    def products() -> None:
+        for layer, a in zip(layers, inputs, strict=True):
+            layer(a)
+        for i in reversed(range(len(layers))):
+            layer, a, g = layers[i], inputs[i], outputs[i]
+            if isinstance(layer, nn.Conv2d):
+                torch.ops.aten.convolution_backward(
+                    g, a, layer.weight, [len(layer.weight)], [1, 1], layer.padding, [1, 1], False, [0, 0], 1,
+                    [i > 0, True, True],
+                )  # fmt: skip
+            else:
+                g.t().mm(a)
+                g.mm(layer.weight)
 
     return products
 
@@ -252,15 +290,18 @@ def yardstick(name: str) -> ModuleType | None:
     return None
 
 
-def peak_of(scenario: str, method: str) -> float:
-    """Megabytes that a whole run holds at most, in a process of its own; a short one, since all is loaded at once."""
-    code = (
-        "import json, dataclasses\n"
-        "from engram.experiments.run import run_spec\n"
-        "from engram.paper.presets import preset\n"
-        f"spec = preset({scenario!r}, {method!r})\n"
-        "spec = dataclasses.replace(spec, training=dataclasses.replace(spec.training, steps=30))\n"
-        "print(json.dumps(run_spec(spec).environment['peak_mb']))\n"
-    )
+def peak_of(scenario: str, method: str, net: str) -> float:
+    """Megabytes that a run holds at most, in a process of its own."""
+    code = f"from engram.bench import peak; print(peak({scenario!r}, {method!r}, {net!r}))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    return float(json.loads(done.stdout))
+    return float(done.stdout)
+
+
+def peak(scenario: str, method: str, net: str) -> float:
+    """The same in this process: a short run, since all images are loaded at once, and of ten tasks at most."""
+    spec = preset(scenario, method, net=net)
+    settle(spec.threads)
+    tasks = spec.scenario.deal(spec.seed)
+    first = replace(tasks, tasks=tasks.tasks[:10])
+    train(first, copy.deepcopy(spec.method), spec.net, replace(spec.training, steps=30))
+    return peak_mb()

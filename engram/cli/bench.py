@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from typing import Literal
 
 import tyro
 
@@ -22,6 +23,10 @@ class BenchOptions:
     """Scenario whose preset is measured."""
     method: tyro.conf.Positional[str] = "adam"
     """Method whose preset is measured."""
+    net: Literal["mlp", "cnn"] = "mlp"
+    """Network."""
+    letters: str | None = None
+    """Of the long queue: the set that stands in for EMNIST letters."""
     methods: tuple[str, ...] | None = None
     """Measure instead what a step of these methods costs relative to plain Adam (none named: the penalties)."""
     json: bool = False
@@ -32,12 +37,14 @@ def bench(arguments: list[str]) -> int:
     """The command."""
     options = parse(BenchOptions, arguments, "engram bench")
     from engram import bench as measure
+    from engram.scenarios.named import with_letters
 
     try:
+        scenario = with_letters(options.scenario, options.letters) if options.letters else options.scenario
         if options.methods is not None:
-            found = measure.methods_cost(options.scenario, options.methods or PENALTIES)
+            found = measure.methods_cost(scenario, options.methods or PENALTIES, options.net)
         else:
-            found = measure.bench(options.scenario, options.method)
+            found = measure.bench(scenario, options.method, options.net)
     except ValueError as error:
         raise WrongCallError(str(error)) from error
     if options.json:
@@ -49,7 +56,7 @@ def bench(arguments: list[str]) -> int:
             OUT.print(f"  {name:<12} {ratio:.2f}")
         return 0
     lines = [
-        f"{found['scenario']} {found['method']}, one thread",
+        f"{found['scenario']} {found['method']}, {found['net']}, one thread",
         f"  a step                    {found['step_ms']:.2f} ms",
     ]
     if found["products_ms"] is not None:

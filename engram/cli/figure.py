@@ -20,6 +20,9 @@ FIGURES: dict[str, tuple[str, str]] = {
     "memory": ("engram.report.memory:Memory", "average accuracy against the bytes that a method keeps"),
     "figure1": ("engram.report.schematics:Figure1", "the kinds made from Split MNIST, as in the paper"),
     "figure2": ("engram.report.schematics:Figure2", "the kinds made from Permuted MNIST, as in the paper"),
+    "figure3": ("engram.report.queue_figures:Figure3", "the long queue: best and worst weights, Adam, Adagrad"),
+    "figure4": ("engram.report.queue_figures:Figure4", "the long queue: sensitivity to the weight of the penalty"),
+    "figure5": ("engram.report.queue_figures:Figure5", "the long queue: sensitivity to the initial heads"),
     "scenario": ("engram.report.schematics:ScenarioFigure", "any scenario: samples (x, y, t), heads, P(Y)"),
 }
 """Name → class, and what it shows. A figure is a dataclass: its fields are its flags, and its `draw(records)` returns a

@@ -28,26 +28,32 @@ def describe(arguments: list[str]) -> int:
     """A scenario's tasks, its kind as read off the data, and its floor."""
     from dataclasses import replace
 
+    from engram.cli.resolve import taken
     from engram.scenarios import named
 
-    usage = "usage: engram describe SCENARIO [--json] [--seed N] [flags of the scenario]"
+    usage = "usage: engram describe SCENARIO [--net NET] [--letters SET] [--json] [--seed N] [flags of the scenario]"
+    arguments, net = taken(arguments, "--net")
+    arguments, letters = taken(arguments, "--letters")
     at = next((i for i, word in enumerate(arguments) if not word.startswith("-")), None)
     if at is None:
         if {"-h", "--help"} & set(arguments):
             print(usage)
             return 0
         raise WrongCallError(f"the scenario is missing, split-mnist/class say\n{usage}")
-    arguments = [arguments[at], *arguments[:at], *arguments[at + 1 :]]
     try:
-        base = named.scenario(arguments[0])
-        values, source = named.preparation(named.parse(arguments[0]))
+        name = arguments[at] if letters is None else named.with_letters(arguments[at], letters)
+        arguments = [name, *arguments[:at], *arguments[at + 1 :]]
+        base = named.scenario(name)
+        values, source = named.preparation(named.parse(name))
     except ValueError as error:
         raise WrongCallError(str(error)) from error
     flags = flags_of("scenario", base, dict.fromkeys(values, source), "")
     options = parse_flags(flags, DescribeOptions, arguments[1:], f"engram describe {arguments[0]}", base.__doc__ or "")
     try:
         scenario = replace(base, **given(flags, options, "scenario"))
-        found = description(arguments[0], scenario, options.seed)
+        found = description(name, scenario, options.seed)
+        if net is not None:
+            found["net"] = network(name, net, found)
     except ValueError as error:
         raise WrongCallError(str(error)) from error
     if options.json:
@@ -55,6 +61,21 @@ def describe(arguments: list[str]) -> int:
     else:
         print_description(found)
     return 0
+
+
+def network(scenario: str, net: str, found: dict[str, Any]) -> dict[str, Any]:
+    """The layers of a preset's network for the images and outputs of a description."""
+    from engram.paper.presets import preset
+
+    layers = preset(scenario, "adam", net=net).net.layers(tuple(found["shape"]), found["outputs"])
+    return {
+        "name": net,
+        "parameters": sum(layer.parameters for layer in layers),
+        "layers": [
+            {"layer": layer.name, "activation": list(layer.activation), "parameters": layer.parameters}
+            for layer in layers
+        ],
+    }
 
 
 def description(name: str, scenario: Any, seed: int) -> dict[str, Any]:
@@ -108,8 +129,20 @@ def print_description(found: dict[str, Any]) -> None:
         f"  floor: a learner that is perfect on the last task and guesses on the others scores {found['floor']:.2f} %"
         + ("" if found["kind"] == "iid" else "; near it is forgetting, not a bug")
     )
+    if "net" in found:
+        print_network(found["net"])
     if found["kind"] != found["declared"].removesuffix("-known"):
         OUT.print(f"[yellow]the data say {found['kind']}, the scenario was declared {found['declared']}[/]")
+
+
+def print_network(net: dict[str, Any]) -> None:
+    table = Table(title=f"net {net['name']}: {net['parameters']:,} parameters", title_justify="left")
+    for column in ("layer", "activation", "parameters"):
+        table.add_column(column, justify="left" if column == "layer" else "right")
+    for layer in net["layers"]:
+        size = "×".join(map(str, layer["activation"]))
+        table.add_row(layer["layer"], size, f"{layer['parameters']:,}" if layer["parameters"] else "")
+    OUT.print(table)
 
 
 def print_rows(found: list[dict[str, Any]]) -> None:

@@ -33,7 +33,7 @@ def print_cells(table: str, cells: Sequence[Cell], console: Console, footer: Seq
     console.print(view)
     for line in footer or [agreement(cells)]:
         console.print(escape(line))
-    if footer:
+    if footer or table in QUEUE_TABLES:  # what stands in for EMNIST letters is always said
         for line in notes(cells):
             console.print(f"[dim]{escape(line)}[/]")
 

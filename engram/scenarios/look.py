@@ -8,15 +8,17 @@ from engram.scenarios.categorize import Category, categorize
 from engram.scenarios.streams import stream
 from engram.scenarios.task import Tasks
 
-IMAGES = 1000
-"""Images a task: enough to tell classes and permutations apart, at a quarter of the time that 2,000 take."""
+IMAGES, MANY_TASKS = 1000, 20
+"""Images a task: enough to tell classes and permutations apart, at a quarter of the time that 2,000 take. Half as many
+where there are more tasks than this, at a quarter again."""
 
 
 def category(tasks: Tasks) -> Category:
     """What kind of scenario this is, by its training images and outputs alone."""
     arrays = []
+    images = IMAGES if len(tasks) <= MANY_TASKS else IMAGES // 2
     for task in tasks:
-        rows = torch.randperm(len(task.train), generator=stream(0, "category", task.index))[:IMAGES]
+        rows = torch.randperm(len(task.train), generator=stream(0, "category", task.index))[:images]
         batch = task.train.batch(rows.to(task.train.device))
         arrays.append((batch.x.cpu().numpy(), batch.y.cpu().numpy()))
     return categorize(arrays, heads="multi" if tasks.kind == "task" else "single")

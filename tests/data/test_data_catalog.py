@@ -19,6 +19,7 @@ from scipy.io import savemat
 from engram.data import CATALOG, DataError, available, get, images
 from engram.data.files import Form
 from engram.data.sources import File
+from engram.scenarios.named import scenario
 
 
 @pytest.mark.mnist
@@ -239,3 +240,23 @@ def test_every_set_has_as_many_class_names_as_classes_and_each_file_a_hash():
         for form in known.forms:
             assert all(len(bytes.fromhex(file.sha256)) == 32 for file in form.files)
             assert form.sources
+
+
+def test_the_long_queue_is_made_from_the_published_files(folders, monkeypatch):
+    """All five sets in the forms of their hosts, the two in colour among them, become 78 tasks of 28×28 pixels."""
+    forms = {
+        "mnist": mnist_files, "fashion-mnist": mnist_files, "emnist-letters": emnist_files, "svhn": svhn_files,
+        "cifar100": cifar100_files,
+    }  # fmt: skip
+    for seed, (name, files) in enumerate(forms.items()):
+        channels, *size = CATALOG[name].shape
+        y = np.arange(len(CATALOG[name].classes), dtype=np.uint8)
+        x = np.random.default_rng(seed).integers(0, 256, (len(y), *size, channels), dtype=np.uint8)
+        put(folders[0], monkeypatch, name, 0, files(x[..., 0] if channels == 1 else x, y))
+    found = scenario("long-queue/task")
+    tasks = found.deal(0)
+    assert [images.name for images in found.images] == list(forms)
+    assert (len(tasks), tasks.outputs, tasks.shape) == (78, 156, (1, 28, 28))
+    assert [task.classes for task in tasks][10:24:13] == [("A", "B"), ("0", "1")]
+    assert tasks[-1].classes == ("woman", "worm")
+    assert {(len(task.train), len(task.test)) for task in tasks} == {(2, 2)}

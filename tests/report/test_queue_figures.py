@@ -1,0 +1,98 @@
+"""Figures 3, 4 and 5: which curves are drawn, from which runs, and that they can be read."""
+
+import pytest
+from matplotlib.colors import to_hex
+from test_figures import check_readable
+
+from engram.experiments.records import Record
+from engram.paper.long_queue import HEADS, SCENARIOS, WEIGHTS, Setting, settings
+from engram.report.queue_figures import Figure3, Figure4, Figure5
+from engram.report.style import SUFFIXES, look, save
+
+COLUMNS = ("adam", "adagrad", "si/best", "online-ewc/best")
+ENDS = dict(zip((None, *WEIGHTS), (58, 60, 70, 81, 79, 75, 66), strict=True))
+
+
+def run(setting: Setting, seed: int = 0, letters: str = "emnist-letters") -> Record:
+    """Falls in a line from 100 to an end that depends on the weight, 10 points lower with zero heads."""
+    end = ENDS[setting.weight] - (10 if setting.heads == "zero" else 0) - 2 * seed
+    accuracy = [[100 - (100 - end) * i / 77] * (i + 1) for i in range(78)]
+    scenario = SCENARIOS[letters]
+    name = setting.label(scenario)
+    return Record(f"{name} {seed}", scenario, setting.method, seed, {"seed": seed}, "done", accuracy,
+                  average_accuracy=end, preset=name)  # fmt: skip
+
+
+def everything(nets=("mlp", "cnn"), seeds=2, **other) -> list[Record]:
+    return [run(s, seed, **other) for net in nets for s in settings(net, COLUMNS, HEADS) for seed in range(seeds)]
+
+
+def curves(ax) -> dict[str, float]:
+    """label → where it ends"""
+    return {line.get_label(): line.get_ydata()[-1] for line in ax.lines}
+
+
+def test_figure_3_has_best_and_worst_solid_and_the_plain_optimisers_dashed():
+    fig = Figure3().draw(everything())
+    assert [ax.get_title() for ax in fig.axes] == ["MLP (n=2)", "CNN (n=2)"]
+    for ax in fig.axes:
+        assert curves(ax) == {
+            "SI, best weight": 80,
+            "SI, worst weight": 59,
+            "Online EWC, best weight": 80,
+            "Online EWC, worst weight": 59,
+            "Adam": 57,
+            "Adagrad": 57,
+        }
+        styles = {line.get_label(): line.get_linestyle() for line in ax.lines}
+        assert {styles[name] for name in styles if "weight" in name} == {"-"}
+        assert {styles["Adam"], styles["Adagrad"]} == {"--"}
+        assert {len(line.get_ydata()) for line in ax.lines} == {78}
+        assert all(line.get_ydata()[0] == 100 for line in ax.lines)
+        colours = {line.get_label(): to_hex(line.get_color()) for line in ax.lines}
+        assert colours["SI, best weight"] == colours["SI, worst weight"] == look("si").color.lower()
+    check_readable(fig)
+
+
+def test_a_network_without_records_has_no_panel_and_every_format_is_written(tmp_path):
+    fig = Figure3().draw(everything(nets=("mlp",), seeds=1))
+    assert [ax.get_title() for ax in fig.axes] == ["MLP"]
+    for suffix in SUFFIXES:
+        assert save(fig, tmp_path / f"figure{suffix}").stat().st_size > 5000
+
+
+def test_figure_4_has_a_curve_a_weight_in_four_panels():
+    for net in ("mlp", "cnn"):
+        fig = Figure4(net=net).draw(everything(nets=(net,)))
+        titles = ["SI, random heads", "SI, zero heads", "Online EWC, random heads", "Online EWC, zero heads"]
+        assert [ax.get_title() for ax in fig.axes] == [f"{title} (n=2)" for title in titles]
+        random, zero = curves(fig.axes[0]), curves(fig.axes[1])
+        assert random == {f"weight {w:g}": ENDS[w] - 1 for w in WEIGHTS}
+        assert zero == {label: end - 10 for label, end in random.items()}
+        check_readable(fig)
+
+
+def test_figure_5_has_random_and_zero_heads_in_six_panels():
+    fig = Figure5().draw(everything(nets=("mlp",)))
+    assert [ax.get_title() for ax in fig.axes] == [
+        f"{method}, weight {weight} (n=2)" for method in ("SI", "Online EWC") for weight in ("1", "0.1", "0.01")
+    ]
+    assert curves(fig.axes[0]) == {"random heads": 80, "zero heads": 70}
+    assert curves(fig.axes[5]) == {"random heads": 59, "zero heads": 49}
+    check_readable(fig)
+
+
+@pytest.mark.parametrize("figure", [Figure3, Figure4, Figure5])
+def test_a_stand_in_is_named_and_where_there_is_nothing_it_is_said(figure):
+    fig = figure().draw(everything(nets=("mlp",), seeds=1, letters="cyrillic-letters"))
+    assert fig.get_suptitle() == "Cyrillic letters stand in for EMNIST letters"
+    check_readable(fig)
+    assert figure().draw(everything(nets=("mlp",), seeds=1)).get_suptitle() == ""
+    with pytest.raises(ValueError, match="no records of the long queue; engram reproduce table5"):
+        figure().draw([])
+
+
+def test_a_panel_without_records_says_so():
+    fig = Figure4().draw([run(Setting("si", 1.0))])
+    assert curves(fig.axes[0]) == {"weight 1": 81}
+    assert [[text.get_text() for text in ax.texts] for ax in fig.axes] == [[], *[["no records"]] * 3]
