@@ -50,6 +50,8 @@ USAGE = """usage: engram run SCENARIO METHOD [flags]     |     engram run --spec
   engram run split-mnist/class adam --help       all flags of this scenario and method
   engram run split-mnist/class rehearsal+si --si.coef 100
                                                  two methods together
+  engram run split-mnist/class rtf --samples pictures
+                                                 and pictures of what its generator draws
   engram run split-mnist/task mine --method-file mine.py
                                                  a method of your own
   engram run split-mnist/task ewc --net cnn      the paper's CNN in place of the MLP
