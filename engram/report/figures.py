@@ -18,6 +18,7 @@ from engram.report.selection import chosen
 from engram.report.style import BLACK, MAP, look, panels, styled
 
 Floats = NDArray[np.float64]
+OURS, PRINT = "ours, in the method's colour", "print"
 
 
 def mean_matrix(records: Sequence[Record]) -> Floats:
@@ -109,16 +110,16 @@ class Bars:
             for place, cell in enumerate(cell for cell in found if cell.column == column):
                 if cell.ours is not None:
                     error = cell.std if cell.n > 1 else None
-                    ax.barh(place, cell.ours, height=0.7, **look(cell.row).bar)
+                    ax.barh(place, cell.ours, height=0.7, label=OURS, **look(cell.row).bar)
                     ax.errorbar(cell.ours, place + 0.18, xerr=error, fmt="none", ecolor=BLACK, elinewidth=1)
                 spread = cell.paper_std or None
                 ax.errorbar(cell.paper, place - 0.12, xerr=spread, fmt="d", color=BLACK, markerfacecolor="white",
-                            markeredgecolor=BLACK, markersize=5, zorder=3)  # fmt: skip
+                            markeredgecolor=BLACK, markersize=5, zorder=3, label=PRINT)  # fmt: skip
         axes[0].set_yticks(range(len(rows)), [look(row).label for row in rows])
         axes[0].set_ylim(len(rows) - 0.4, -0.6)
         for ax in axes:
             ax.tick_params(axis="y", length=0)
         diamond = Line2D([], [], linestyle="", marker="d", markerfacecolor="white", markeredgecolor=BLACK)
         bar = Patch(facecolor="#BBBBBB", edgecolor=BLACK, linewidth=0.6)
-        fig.legend([diamond, bar], ["print", "ours, in the method's colour"], loc="outside lower center", ncols=2)
+        fig.legend([diamond, bar], [PRINT, OURS], loc="outside lower center", ncols=2)
         return fig

@@ -6,12 +6,13 @@ import html
 import io
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
+from matplotlib.axis import Axis
 from matplotlib.container import BarContainer, ErrorbarContainer
 from matplotlib.figure import Figure
 from matplotlib.image import AxesImage
@@ -83,25 +84,26 @@ def points(fig: Figure, ax: Axes) -> Iterator[dict[str, Any]]:
         place: dict[str, Any] = {"x": round(float(across), 2), "y": round(float(height - up), 2)}
         return {**place, "panel": panel, "curve": curve, "at": at, "value": value}
 
-    lines = [line for line in ax.lines if not str(line.get_label()).startswith("_")]
-    lines += [c.lines[0] for c in ax.containers if isinstance(c, ErrorbarContainer) and isinstance(c.lines[0], Line2D)]
-    for line in lines:
-        label = next((str(c.get_label()) for c in ax.containers if line in c.get_children()), str(line.get_label()))
+    # panels that share an axis write its names once
+    rows = [other.yaxis for other in (ax, *ax.get_shared_y_axes().get_siblings(ax))]
+    columns = [other.xaxis for other in (ax, *ax.get_shared_x_axes().get_siblings(ax))]
+    for label, line in labelled_lines(ax):
         if line.get_transform() == ax.transData:  # else a line across the panel: no values of its own
             for x, y in zip(np.asarray(line.get_xdata(), float), np.asarray(line.get_ydata(), float), strict=True):
                 if np.isfinite(x) and np.isfinite(y):
-                    yield point(label, x, y, named(ax, x), f"{y:.2f}")
+                    at, value = (named(rows, y), x) if names_rows(ax) else (named(columns, x), y)
+                    yield point(label, x, y, at, f"{value:.2f}")
     for container in ax.containers:
         if isinstance(container, BarContainer):
             for bar in container.patches:
-                x = bar.get_x() + bar.get_width() / 2
-                yield point(
-                    str(container.get_label()),
-                    x,
-                    bar.get_y() + bar.get_height(),
-                    named(ax, x),
-                    f"{bar.get_height():.2f}",
-                )
+                label = str(container.get_label())
+                x, y = bar.get_x() + bar.get_width(), bar.get_y() + bar.get_height()  # the end of the bar
+                if container.orientation == "horizontal":
+                    y -= bar.get_height() / 2
+                    yield point(label, x, y, named(rows, y), f"{bar.get_width():.2f}")
+                else:
+                    x -= bar.get_width() / 2
+                    yield point(label, x, y, named(columns, x), f"{bar.get_height():.2f}")
     for image in ax.images:
         if isinstance(image, AxesImage) and (cells := image.get_array()) is not None and cells.ndim == 2:
             for (i, j), value in np.ndenumerate(np.ma.filled(cells.astype(float), np.nan)):
@@ -109,13 +111,27 @@ def points(fig: Figure, ax: Axes) -> Iterator[dict[str, Any]]:
                     yield point("", j, i, f"row {i + 1}, column {j + 1}", f"{value:.2f}")
 
 
-def named(ax: Axes, x: float) -> str:
-    """A place on the x axis: by the name of its tick where ticks have names, else by its number."""
-    ticks = dict(zip(ax.get_xticks().tolist(), (t.get_text() for t in ax.get_xticklabels()), strict=False))
-    near = min(ticks, key=lambda tick: abs(tick - x), default=None)
-    if near is not None and ticks[near] and not is_number(ticks[near]) and abs(near - x) <= 0.5:
-        return str(ticks[near])
-    return f"{x:g}"
+def labelled_lines(ax: Axes) -> Iterator[tuple[str, Line2D]]:
+    """The curves of a panel, those with error bars included."""
+    for line in ax.lines:
+        owner = next((c for c in ax.containers if isinstance(c, ErrorbarContainer) and line is c.lines[0]), line)
+        if not str(owner.get_label()).startswith("_"):
+            yield str(owner.get_label()), line
+
+
+def names_rows(ax: Axes) -> bool:
+    """Whether the y axis names things, as in a chart of horizontal bars, and x is the value."""
+    return any(isinstance(c, BarContainer) and c.orientation == "horizontal" for c in ax.containers)
+
+
+def named(axes: Sequence[Axis], place: float) -> str:
+    """A place on an axis, or on those that share it, by the name of its tick where ticks have names; else its number."""
+    for axis in axes:
+        ticks = dict(zip(axis.get_ticklocs().tolist(), (t.get_text() for t in axis.get_ticklabels()), strict=False))
+        near = min(ticks, key=lambda tick: abs(tick - place), default=None)
+        if near is not None and ticks[near] and not is_number(ticks[near]) and abs(near - place) <= 0.5:
+            return str(ticks[near])
+    return f"{place:g}"
 
 
 def is_number(text: str) -> bool:

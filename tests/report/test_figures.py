@@ -219,6 +219,19 @@ def test_the_page_loads_nothing_and_shows_names_as_text(records, tmp_path):
     assert adam == ["95.00", "60.50", "38.67"]
 
 
+def test_what_can_be_pointed_at_lies_where_it_is_drawn(records, tmp_path):
+    for fig, expected in (
+        (Bars(rows=("sgd", "rehearsal")).draw(records), {("class", "Naive rehearsal", "91.33"), ("class", "SGD", "19.46")}),
+        (Memory().draw(records), {("split-mnist/class", "nothing", "38.67")}),
+        (Matrix(methods=("rehearsal",)).draw(records), {("Naive rehearsal", "row 3, column 1", "91.00")}),
+    ):  # fmt: skip
+        page = save(fig, tmp_path / "x.html").read_text()
+        points = json.loads(re.search(r'id="data">(.*?)</script>', page, re.DOTALL)[1])["points"]
+        width, height = (float(v) for v in re.search(r'viewBox="0 0 ([\d.]+) ([\d.]+)"', page).groups())
+        assert all(0 < p["x"] < width and 0 < p["y"] < height for p in points)
+        assert expected <= {(p["panel"], p["at"], p["value"]) for p in points}
+
+
 @pytest.mark.slow
 def test_curves_switch_off_and_values_show_in_a_browser(records, tmp_path):
     from selenium import webdriver
