@@ -125,7 +125,7 @@ def names_rows(ax: Axes) -> bool:
 
 
 def named(axes: Sequence[Axis], place: float) -> str:
-    """A place on an axis, or on those that share it, by the name of its tick where ticks have names; else its number."""
+    """A place on an axis, or on those that share it: the name of its tick where ticks have names, else its number."""
     for axis in axes:
         ticks = dict(zip(axis.get_ticklocs().tolist(), (t.get_text() for t in axis.get_ticklabels()), strict=False))
         near = min(ticks, key=lambda tick: abs(tick - place), default=None)

@@ -221,7 +221,8 @@ def test_the_page_loads_nothing_and_shows_names_as_text(records, tmp_path):
 
 def test_what_can_be_pointed_at_lies_where_it_is_drawn(records, tmp_path):
     for fig, expected in (
-        (Bars(rows=("sgd", "rehearsal")).draw(records), {("class", "Naive rehearsal", "91.33"), ("class", "SGD", "19.46")}),
+        (Bars(rows=("sgd", "rehearsal")).draw(records), {("task", "SGD", "97.98")}),
+        (Bars(rows=("rehearsal",)).draw(records), {("class", "Naive rehearsal", "91.33")}),
         (Memory().draw(records), {("split-mnist/class", "nothing", "38.67")}),
         (Matrix(methods=("rehearsal",)).draw(records), {("Naive rehearsal", "row 3, column 1", "91.00")}),
     ):  # fmt: skip
