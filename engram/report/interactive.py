@@ -121,7 +121,9 @@ def labelled_lines(ax: Axes) -> Iterator[tuple[str, Line2D]]:
 
 def names_rows(ax: Axes) -> bool:
     """Whether the y axis names things, as in a chart of horizontal bars, and x is the value."""
-    return any(isinstance(c, BarContainer) and c.orientation == "horizontal" for c in ax.containers)
+    panels = ax.get_shared_y_axes().get_siblings(ax)
+    bars = [c for panel in panels for c in panel.containers if isinstance(c, BarContainer)]
+    return any(bar.orientation == "horizontal" for bar in bars)
 
 
 def named(axes: Sequence[Axis], place: float) -> str:
