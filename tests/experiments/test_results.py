@@ -1,5 +1,6 @@
 """The committed records are what this code would call them."""
 
+from dataclasses import field, make_dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -7,16 +8,23 @@ import pytest
 from engram.data import available
 from engram.experiments import records
 from engram.experiments.spec import from_json
+from engram.learning.combine import combine
+from engram.methods import methods
 from engram.paper.presets import label
 
 RESULTS = Path(__file__).parents[2] / "results"
 
 
-@pytest.mark.mnist
-def test_every_record_keeps_its_key_and_its_preset(mnist):
+def at_hand() -> list[records.Record]:
+    """The records whose image sets are on this machine."""
     found = [record for file in sorted(RESULTS.glob("*.jsonl")) for record in records.read(file)]
     here = {name for name, place in available().items() if place}
-    whole = [record for record in found if record.spec["scenario"]["images"].keys() <= here]
+    return [record for record in found if record.spec["scenario"]["images"].keys() <= here]
+
+
+@pytest.mark.mnist
+def test_every_record_keeps_its_key_and_its_preset(mnist):
+    whole = at_hand()
     assert len(whole) >= 126
     for record in whole:
         spec = from_json(record.spec)
@@ -28,3 +36,17 @@ def test_every_record_keeps_its_key_and_its_preset(mnist):
 def test_no_run_is_recorded_twice():
     keys = [record.key for file in sorted(RESULTS.glob("*.jsonl")) for record in records.read(file)]
     assert len(set(keys)) == len(keys)
+
+
+@pytest.mark.mnist
+def test_a_field_with_a_neutral_default_added_to_every_method_moves_no_key(mnist, monkeypatch):
+    for name, cls in methods().items():
+        added = [("neutral", float, field(default=0.0))]
+        wider = make_dataclass(cls.__name__, added, bases=(cls,), namespace={"__module__": cls.__module__})
+        monkeypatch.setitem(methods(), name, wider)
+    for record in at_hand():
+        spec = from_json(record.spec)
+        assert all(member.neutral == 0.0 for member in spec.method.members())
+        assert spec.key == record.key
+    members = [replace(member, neutral=1.0) for member in spec.method.members()]
+    assert replace(spec, method=combine(members)).key != record.key
