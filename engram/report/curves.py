@@ -57,7 +57,7 @@ def draw_between(runs: dict[str, list[Record]], scenario: str) -> Figure:
         ax.plot(x, means.mean(0), label=style.label, **line)
         if len(found) > 1:
             low, high = means.mean(0) - means.std(0), means.mean(0) + means.std(0)
-            ax.fill_between(x, low, high, color=style.color, alpha=0.15, linewidth=0)
+            ax.fill_between(x, low, high, color=style.color, alpha=0.15, linewidth=0, label=style.label)
     ax.set_title(scenario, loc="left")
     ax.set_xlabel("tasks learned")
     ax.set_ylabel("average accuracy in percent")

@@ -153,7 +153,7 @@ TEMPLATE = """<!DOCTYPE html>
 <style>
 body { margin: 1rem; font: 14px system-ui, sans-serif; color: #111; background: #fff; }
 figure { margin: 0; position: relative; }
-svg { max-width: 100%; height: auto; }
+svg { width: 100%; max-width: 70rem; height: auto; }
 .entry { cursor: pointer; fill: transparent; }
 .entry:focus { outline: none; stroke: #0072B2; stroke-width: 1.5; }
 .off { display: none; }

@@ -254,10 +254,12 @@ def test_curves_switch_off_and_values_show_in_a_browser(records, tmp_path):
         entries = {e.get_attribute("aria-label"): e for e in browser.find_elements(By.CSS_SELECTOR, ".entry")}
         assert set(entries) == {"Adam", "Naive rehearsal", "Offline (upper bound)"}
         names = json.loads(browser.find_element(By.ID, "data").get_attribute("textContent"))["curves"]
-        curve = browser.find_element(By.ID, names["Adam"][0])
+        assert len(names["Adam"]) == 2  # the curve, and the band of its deviation
+        curve, band = (browser.find_element(By.ID, name) for name in names["Adam"])
         assert curve.is_displayed()
         entries["Adam"].click()
         assert not curve.is_displayed()
+        assert not band.is_displayed()
         assert entries["Adam"].get_attribute("aria-checked") == "false"
         entries["Adam"].send_keys("\n")
         assert curve.is_displayed()
