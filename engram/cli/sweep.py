@@ -120,7 +120,7 @@ class Display:
         wrong = sum(record.status != "done" for record in self.records.values())
         left = self.seconds_left()
         return [
-            f"{len(self.running)} running",
+            f"{len(self.running)} running" if self.running or self.records else "starting",
             *([f"{wrong} failed"] if wrong else []),
             *([f"about {duration(left)} left"] if left is not None else []),
         ]
