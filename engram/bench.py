@@ -111,7 +111,8 @@ def stepper(spec: Spec, task_number: int = 0) -> tuple[Learner, Method, Task, Ca
 
 def against_bare(spec: Spec) -> dict[str, Any]:
     """A step on the last task and that of a bare loop of the same passes, in turns, best of five each."""
-    bare = yardstick("replay") if spec.method_name in ("dgr", "rtf") else None
+    fits = spec.method_name in ("dgr", "rtf") and spec.scenario.normalize is None  # what that loop is written for
+    bare = yardstick("replay") if fits else None
     learner, _, task, step = stepper(spec, len(spec.scenario.sizes()) - 1)
     with task.train.opened(load=True):
         theirs = bare.stepper(spec.method_name, bare_setting(bare, learner, task)) if bare else lambda: None

@@ -73,6 +73,13 @@ def test_it_runs_and_can_be_repeated_from_its_record(engram: Engram, method: str
     assert Path("again/records.jsonl").exists()
 
 
+def test_ls_names_what_they_keep(engram: Engram) -> None:
+    """A VAE of 1,069,784 parameters; for RtF its latent maps and decoder; nothing for LwF."""
+    found = {row["method"]: row for row in engram("ls", "methods", "--json").json}
+    assert [found[name]["kept_split"] for name in ("dgr", "rtf", "lwf")] == [4 * 1_069_784, 4 * 595_384, 0]
+    assert [found[name]["equal_memory"] for name in ("dgr", "rtf", "lwf")] == [True, True, False]
+
+
 # pictures -------------------------------------------------------------------------------------------------------------
 
 
