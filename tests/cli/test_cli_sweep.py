@@ -57,34 +57,9 @@ def test_the_display_says_how_far_a_sweep_is(jobs: list[Job], clock: list[float]
     display.at(At(sgd, "worker 2", Progress(task=1, tasks=2, step=5, steps=10, loss=0.5)))
     clock[0] += 60
     state, first, second, columns, *rows = seen(display)
-    assert state == [
-        "1",
-        "of",
-        "4",
-        "runs",
-        "done,",
-        "2",
-        "running,",
-        "about",
-        "5",
-        "min",
-        "left",
-    ]  # half a run in a minute, 2.5 to go
+    assert state == "1 of 4 runs done, 2 running, about 5 min left"  # half a run in a minute, 2.5 to go
     assert first == "worker 1: split-tiny/class adam seed 1, starting"
-    assert second == [
-        "worker",
-        "2:",
-        "split-tiny/class",
-        "sgd",
-        "seed",
-        "0,",
-        "task",
-        "1/2,",
-        "step",
-        "5/10,",
-        "loss",
-        "0.500",
-    ]
+    assert second == "worker 2: split-tiny/class sgd seed 0, task 1/2, step 5/10, loss 0.500"
     assert columns == "split-tiny/class"
     assert rows == ["adam 90.00 (1/2)", "sgd (0/2)"]
 
