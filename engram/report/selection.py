@@ -28,8 +28,8 @@ def chosen(
 
 
 def finished(records: Sequence[Record], scenario: str, seeds: Sequence[int] = ()) -> list[Record]:
-    """The finished records of a scenario, refused where there are none."""
-    done = [r for r in records if r.status == "done"]
+    """The finished records of a scenario, refused where there are none; trials on held-out images do not count."""
+    done = [r for r in records if r.status == "done" and not r.spec.get("scenario", {}).get("held_out")]
     here = [r for r in done if r.scenario == scenario and (not seeds or r.seed in seeds)]
     if not here:
         there = ", ".join(sorted({r.scenario for r in done})) or "none at all"

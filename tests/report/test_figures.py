@@ -115,6 +115,13 @@ def test_a_method_and_seeds_can_be_asked_for(records):
         Matrix(seeds=(7,)).draw(records)
 
 
+def test_trials_on_held_out_images_are_not_shown(records):
+    trial = record("adam", 1000, [[1.0], [2.0, 3.0], [4.0, 5.0, 6.0]])
+    trial.spec = {"scenario": {"held_out": 0.1}}
+    fig = Matrix(methods=("adam",)).draw([*records, trial])
+    assert fig.axes[0].get_title() == "Adam (n=2)"
+
+
 def test_curves_are_average_accuracies_over_seen_tasks(records):
     fig = Curves().draw(records)
     check_readable(fig)
