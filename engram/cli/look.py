@@ -224,7 +224,11 @@ def ls_scenarios() -> list[dict[str, Any]]:
         prepared = f"pad {values['pad']}, normalize {values['normalize']} ({source})"
         rows.append({"scenario": name, "kinds": [f"{name}/{kind}" for kind in KINDS], "images": prepared})
     rows.append(
-        {"scenario": "split-SET, permuted-SET", "kinds": list(KINDS), "images": "any set of `ls datasets`, or file.npz"}
+        {
+            "scenario": "split-SET, permuted-SET, queue-SET+SET",
+            "kinds": list(KINDS),
+            "images": "any sets of `ls datasets`, or file.npz",
+        }
     )
     return rows
 
