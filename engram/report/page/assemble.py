@@ -38,7 +38,7 @@ def family(method: str) -> str:
 def assemble(records: Sequence[Record], samples: Mapping[str, str] | None = None) -> dict[str, Any]:
     """The data of the page; `samples` are pictures as data URIs by name."""
     usable = [record for record in records if sound(record)]
-    settings = gather(usable)
+    settings = sorted(gather(usable), key=lambda setting: setting.label is None)  # published ones first
     environments: list[dict[str, Any]] = []
     named = {setting.label: setting for setting in settings if setting.label and not setting.trial}
     apart = differences(settings)

@@ -56,7 +56,7 @@ function accuracyAgainstBytes(here) {
       placed.push([px - 6, py - 6, px + 6, py + 6]);
     }
     const alone = setting => points.every(([, other]) => other === setting || other.method !== setting.method);
-    const name = setting => (alone(setting) || titled(setting) === setting.title ? titled(setting) : setting.apart);
+    const name = setting => (alone(setting) || setting.label ? titled(setting) : setting.apart);
     for (const { x, y, names } of clusters(points.map(point => [...at(point), name(point[1])]))) {
       labelBeside(axes, placed, x, y, fitted(names.join(", "), width * 0.45));
     }
@@ -104,15 +104,18 @@ function memoryLedger(here) {
     Object.entries(setting.memory[part] ?? {}).filter(([, size]) => size > 0).map(([what, size]) => [part, what, size]));
   const rows = here.filter(([, setting]) => sizes(setting).length).map(([, setting]) => setting);
   if (!rows.length) return null;
-  const parts = unique(rows.flatMap(setting => sizes(setting).map(([, what]) => what)));
+  const all = rows.flatMap(sizes), most = Math.max(...all.map(([, , size]) => size));
+  const parts = unique(all.filter(([, , size]) => size >= most / 200).map(([, what]) => what)).slice(0, 7);
+  const look = what => `f${parts.includes(what) ? parts.indexOf(what) : 7}`;
   const bars = rows.map(setting => ({
     name: titled(setting),
     parts: sizes(setting).map(([part, what, value]) => ({
-      name: `${what}, ${part}`, value, look: `f${parts.indexOf(what) % 8}${part === "working" ? " faint" : ""}`,
+      name: `${what}, ${part}`, value, look: look(what) + (part === "working" ? " faint" : ""),
     })),
   }));
-  return barFigure(`Memory ledger, ${state.pick.memory}`, bars, bytes,
-    [...parts.map((what, i) => [`box f${i % 8}`, what]), ["box f6 faint", "lighter: working, not kept"]]);
+  return barFigure(`Memory ledger, ${state.pick.memory}`, bars, bytes, [
+    ...parts.map(what => [`box ${look(what)}`, what]), ["box f7", "other"], ["box f6 faint", "lighter: working, not kept"],
+  ]);
 }
 
 // `bars`: [{name, parts: [{name, value, look}]}], stacked from left to right.
