@@ -131,10 +131,10 @@ def cells(
 
 
 def runs_by_label(records: Iterable[Record]) -> dict[str, dict[int, Record]]:
-    """label → seed → the run that counts."""
+    """label → seed → the run that counts; trials of a search never do."""
     found: dict[str, dict[int, Record]] = {}
     for record in records:
-        if record.preset:
+        if record.preset and record.search.get("stage") != "trial":
             runs = found.setdefault(record.preset, {})
             if record.seed not in runs or runs[record.seed].status != "done":  # a seed counts once, a success stays
                 runs[record.seed] = record

@@ -63,7 +63,7 @@ def test_a_sweep_that_is_left_ends_its_workers_at_once(sweep: Sweep) -> None:
         pid = sweep.pid_at(1)
         runs.close()
         assert ended(pid)
-        assert len(engine.workers) == 1  # the idle one is kept for the next sweep
+        assert all(worker.ready and worker.job is None for worker in engine.workers)  # an idle one may stay
     (left,) = (sweep.out / "checkpoints").rglob("*.pt")
     assert left.parent.name == sweep.job(1).key
     (sweep.folder / "hold-1").unlink()
