@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from multiprocessing import connection
 from multiprocessing.connection import Connection
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from engram.data import Images
@@ -51,10 +52,13 @@ class Worker:
         )
         if sys.platform == "linux":
             CONTEXT.set_forkserver_preload([__name__])
+        main = sys.modules["__main__"]
         before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # the worker inherits that: Ctrl-C is ours
         try:
+            sys.modules["__main__"] = ModuleType("__main__")  # or the worker would run the caller's script again
             self.process.start()
         finally:
+            sys.modules["__main__"] = main
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
         theirs.close()
         their_crash.close()

@@ -77,8 +77,13 @@ def run_spec(
     store = Store(out, say)
     if found := store.finished().get(spec.key):
         return found
-    claim = store.claim(spec.key, wait=True)
-    assert claim is not None
+    claim = store.claim(spec.key)
+    if claim is None:
+        say(
+            f"{spec.scenario_name} {spec.method_name} seed {spec.seed}: another process runs it; waiting for its record"
+        )
+        claim = store.claim(spec.key, wait=True)
+        assert claim is not None
     try:
         if found := store.finished().get(spec.key):  # by whom we have waited for
             return found

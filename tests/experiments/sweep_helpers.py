@@ -64,7 +64,7 @@ def bits(record: records.Record) -> dict[str, Any]:
     return {**found, "environment": {name: record.environment[name] for name in kept}}
 
 
-def until(get: Callable[[], Any], true: Callable[[Any], bool] = bool, seconds: float = 120) -> Any:
+def until(get: Callable[[], Any], true: Callable[[Any], bool] = bool, seconds: float = 280) -> Any:
     """What `get` gives, as soon as it is what is waited for: a poll, where there is nothing to wait on."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:

@@ -24,14 +24,13 @@ from engram.experiments.engines import run_jobs
 from engram.experiments.local import Local
 
 folder, out, seeds = sys.argv[1:4]
-if __name__ == "__main__":
-    load_held()
-    sweep = Sweep(Path(folder), Path(out))
-    with closing(Local(1)) as engine:
-        for _, record in run_jobs(sweep.jobs(int(seeds)), sweep.out, engine=engine):
-            print("recorded", record.seed, record.reused, flush=True)
+load_held()
+sweep = Sweep(Path(folder), Path(out))
+with closing(Local(1)) as engine:
+    for _, record in run_jobs(sweep.jobs(int(seeds)), sweep.out, engine=engine):
+        print("recorded", record.seed, record.reused, flush=True)
 """
-"""A sweep of so many seeds with one worker."""
+"""A sweep of so many seeds with one worker; a script that does not ask whether it is the main module."""
 
 TORN = """
 import io, os, pathlib, signal
@@ -66,7 +65,9 @@ def start(sweep: Sweep) -> Iterator[Start]:
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "PYTHONWARNINGS": "error"}
 
     def call(seeds: int, before: str = "") -> subprocess.Popen[str]:
-        command = [sys.executable, "-c", before + DRIVER, sweep.folder, sweep.out, str(seeds)]
+        script = sweep.folder / "driver.py"
+        script.write_text(before + DRIVER)
+        command = [sys.executable, script, sweep.folder, sweep.out, str(seeds)]
         pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
         started.append(subprocess.Popen(command, env=environment, **pipes))
         return started[-1]
@@ -105,7 +106,7 @@ def test_a_driver_that_is_killed_in_mid_run_loses_nothing_that_was_recorded(swee
 
 def test_a_driver_that_is_killed_in_mid_write_leaves_half_a_line_that_does_no_harm(sweep: Sweep, start: Start) -> None:
     driver = start(2, TORN)
-    out, err = driver.communicate(timeout=120)
+    out, err = driver.communicate(timeout=280)
     assert driver.returncode == -signal.SIGKILL, err
     assert out == "recorded 0 False\n"
     path = sweep.out / "records.jsonl"
@@ -133,7 +134,7 @@ def test_two_drivers_share_the_runs_of_a_folder(sweep: Sweep, start: Start) -> N
     assert "seed 0: another process runs it; waiting" in line_with(second.stderr, "waiting")
     assert sorted(record.seed for record in sweep.found()) == [1, 2]
     hold.unlink()
-    told = [driver.communicate(timeout=120) for driver in (first, second)]
+    told = [driver.communicate(timeout=280) for driver in (first, second)]
     assert [driver.returncode for driver in (first, second)] == [0, 0], told
     assert sorted(told[0][0].splitlines()) == ["recorded 0 False", "recorded 1 True", "recorded 2 True"]
     assert sorted(told[1][0].splitlines()) == ["recorded 0 True", "recorded 1 False", "recorded 2 False"]
@@ -151,7 +152,7 @@ def test_who_waits_for_a_driver_that_is_killed_takes_its_run_over(sweep: Sweep, 
     line_with(second.stderr, "waiting")
     hold.unlink()
     first.kill()
-    out, err = second.communicate(timeout=120)
+    out, err = second.communicate(timeout=280)
     assert second.returncode == 0, err
     assert out in ("recorded 0 False\n", "recorded 0 True\n")  # the first may just have made it
     sweep.check(1)
