@@ -107,9 +107,9 @@ def run_jobs(
     each run is computed by one of them.
     """
     store = Store(out, say)
-    waiting: deque[Job] = deque()
+    known, waiting = store.finished(), deque[Job]()
     for job in jobs:
-        if record := store.finished().get(job.key):
+        if record := known.get(job.key):
             yield job, record
         else:
             waiting.append(job)
