@@ -3,29 +3,16 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Annotated
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from engram.learning.importance import Estimator, Label, check_estimator, fisher
 from engram.learning.learner import Learner, Params
 from engram.learning.method import Log, Method
 from engram.scenarios.task import Batch, Task, Tasks
-
-PIECE = 1 << 16
-"""Parameters that are gone through at a time: what is held in between stays in the processor's cache. A multiple of
-what vector instructions take at once, so that the bits are those of whole tensors."""
-
-
-def pieces(*tensors: Tensor) -> Iterator[tuple[Tensor, ...]]:
-    """Tensors of one shape, flat, piece by piece."""
-    if tensors[0].numel() <= PIECE:
-        yield tuple(t.view(-1) for t in tensors)
-    else:
-        yield from zip(*(torch.split(t.view(-1), PIECE) for t in tensors), strict=True)
 
 
 @dataclass
@@ -50,7 +37,7 @@ class QuadraticPenalty(Method):
     def start(self, learner: Learner, tasks: Tasks) -> None:
         self.weights: Params = [torch.zeros_like(p) for p in learner.params]
         self.centre: Params = [p.detach().clone() for p in learner.params]
-        self._pull = torch.empty(PIECE, device=learner.device)
+        self._pull: Params = [torch.empty_like(p) for p in learner.params]
 
     def kept_bytes(self, net: nn.Module, pixels: int) -> int:
         return 2 * sum(p.numel() * p.element_size() for p in net.parameters())
@@ -61,12 +48,10 @@ class QuadraticPenalty(Method):
 
     @torch.no_grad()
     def adjust_gradients(self, learner: Learner, batch: Batch) -> None:
-        for p, weights, centres in zip(learner.params, self.weights, self.centre, strict=True):
+        for p, weight, centre, pull in zip(learner.params, self.weights, self.centre, self._pull, strict=True):
             assert p.grad is not None
-            p.grad = p.grad.contiguous()
-            for place, weight, centre, gradient in pieces(p, weights, centres, p.grad):
-                pull = torch.sub(place, centre, out=self._pull[: len(place)])
-                gradient.addcmul_(weight, pull, value=2 * self.coef)
+            torch.sub(p, centre, out=pull)
+            p.grad.addcmul_(weight, pull, value=2 * self.coef)
 
     def end_task(self, learner: Learner, task: Task) -> None:
         self.weights = self.importance(learner, task)

@@ -9,7 +9,7 @@ import torch
 
 from engram.learning.learner import Learner, Params
 from engram.learning.method import Log
-from engram.learning.penalty import QuadraticPenalty, pieces
+from engram.learning.penalty import QuadraticPenalty
 from engram.scenarios.task import Batch, Task, Tasks
 
 
@@ -46,23 +46,19 @@ class SI(QuadraticPenalty):
     def adjust_gradients(self, learner: Learner, batch: Batch) -> None:
         """Notes gradient and place before the step; the penalty goes into a gradient of its own."""
         self._gradient = []
-        for p, weights, centres, befores in zip(learner.params, self.weights, self.centre, self._before, strict=True):
+        for p, weight, centre, pull, before in zip(
+            learner.params, self.weights, self.centre, self._pull, self._before, strict=True
+        ):
             assert p.grad is not None
-            self._gradient.append(p.grad.contiguous())
-            p.grad = torch.empty_like(self._gradient[-1])
-            for place, weight, centre, before, plain, total in pieces(
-                p, weights, centres, befores, self._gradient[-1], p.grad
-            ):
-                before.copy_(place)
-                pull = torch.sub(place, centre, out=self._pull[: len(place)])
-                torch.addcmul(plain, weight, pull, value=2 * self.coef, out=total)
+            self._gradient.append(p.grad)
+            before.copy_(p)
+            torch.sub(p, centre, out=pull)
+            p.grad = torch.addcmul(p.grad, weight, pull, value=2 * self.coef)
 
     @torch.no_grad()
     def after_step(self, learner: Learner) -> None:
-        for whole in zip(learner.params, self._gradient, self._before, self.path, strict=True):
-            for place, gradient, before, path in pieces(*whole):
-                moved = torch.sub(before, place, out=self._pull[: len(place)])
-                path.addcmul_(gradient, moved)  # Zenke 2017, eq. 3: − gradient · (θ_new − θ_old)
+        for p, gradient, before, path in zip(learner.params, self._gradient, self._before, self.path, strict=True):
+            path.addcmul_(gradient, before.sub_(p))  # Zenke 2017, eq. 3: − gradient · (θ_new − θ_old)
 
     @torch.no_grad()
     def importance(self, learner: Learner, task: Task) -> Params:
