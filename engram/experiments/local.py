@@ -68,7 +68,7 @@ class Worker:
         self.job = job
         new = [images for images in job.spec.scenario.images if images.fingerprint not in self.images]
         self.images |= {images.fingerprint for images in new}
-        self.pipe.send(Run(job.spec.to_json(), new, checkpoints.folder))
+        self.pipe.send(Run(job.spec.to_json(), new, checkpoints.folder.absolute()))
 
     def why(self) -> str:
         """What ended it, in words; with the traceback that a crash of the interpreter left."""
@@ -108,7 +108,7 @@ class Local:
     """
 
     def __init__(self, workers: int | None = None) -> None:
-        self.most = workers or os.cpu_count() or 1
+        self.most = workers or cores()
         self.workers: list[Worker] = []
         self.started = 0
         self.taken: deque[tuple[Job, Checkpoints]] = deque()
@@ -183,6 +183,11 @@ class Local:
         for worker in self.workers:
             worker.close()
         self.workers.clear()
+
+
+def cores() -> int:
+    """Those that this process may use, which in a container or an allocation are not all."""
+    return len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
 
 
 def serve(
