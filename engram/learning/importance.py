@@ -18,6 +18,8 @@ Estimator = Literal["sample", "batch"]
 Delta = Callable[[Tensor], Tensor]
 CHUNK = 512
 """Images at a time."""
+PIECE = 64
+"""Images whose patches are held at a time where a convolution's gradients are formed one by one."""
 PER_SAMPLE_FLOATS = 1 << 26
 """Per-sample gradients that are held at a time where they have to be formed: 256 MB."""
 
@@ -170,10 +172,7 @@ def by_layer(
     for layer, g in zip(layers, gradients, strict=True):
         a = inputs[layer]
         if isinstance(layer, nn.Conv2d):
-            assert not isinstance(layer.padding, str)
-            patches = unfold(a, layer.kernel_size, layer.dilation, layer.padding, layer.stride)  # (n, in·k·k, places)
-            each = torch.einsum("nop,nip->noi", g.flatten(2), patches)  # (n, out, in·k·k)
-            found[layer.weight] = of(each).sum(0).view_as(layer.weight)
+            found[layer.weight] = of_convolution(layer, a, g, of)
             g = g.flatten(2).sum(2)
         else:
             assert isinstance(layer, nn.Linear)
@@ -181,6 +180,16 @@ def by_layer(
         if layer.bias is not None:
             found[layer.bias] = of(g).sum(0)
     return [found[p] for p in net.parameters() if p.requires_grad]
+
+
+def of_convolution(layer: nn.Conv2d, a: Tensor, g: Tensor, of: Callable[[Tensor], Tensor]) -> Tensor:
+    """The same of a convolution's weight, whose gradient sums over places before it is squared: image by image."""
+    assert not isinstance(layer.padding, str)
+    total = torch.zeros_like(layer.weight).flatten(1)  # (out, in·k·k)
+    for some, their in zip(torch.split(a, PIECE), torch.split(g.flatten(2), PIECE), strict=True):
+        patches = unfold(some, layer.kernel_size, layer.dilation, layer.padding, layer.stride)  # (n, in·k·k, places)
+        total += of(torch.einsum("nop,nip->noi", their, patches)).sum(0)
+    return total.view_as(layer.weight)
 
 
 def by_function(net: nn.Module, x: Tensor, delta: Delta, of: Callable[[Tensor], Tensor]) -> Params:

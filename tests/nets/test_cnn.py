@@ -121,7 +121,7 @@ METHODS = {
     "adam": eg.Adam, "adagrad": eg.Adagrad, "l2": eg.L2, "ewc": lambda: eg.EWC(coef=10), "si": eg.SI,
     "online-ewc": lambda: eg.OnlineEWC(coef=10), "mas": eg.MAS, "mas, per sample": lambda: eg.MAS(form="per-sample"),
     "rehearsal": lambda: eg.Rehearsal(capacity=20), "gem": lambda: eg.GEM(capacity=20),
-    "gem-textbook": lambda: eg.GEMTextbook(capacity=20), "offline": eg.Offline,
+    "gem-textbook": lambda: eg.GEMTextbook(capacity=20), "lwf": eg.LwF, "offline": eg.Offline,
 }  # fmt: skip
 
 
