@@ -8,7 +8,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from sweep_helpers import Sweep, bits, until
+from sweep_helpers import Sweep, bits, ended, until
 
 from engram.experiments.engines import run_jobs
 from engram.experiments.local import Local
@@ -44,6 +44,7 @@ def test_a_node_that_is_lost_costs_its_run_a_retry(sweep: Sweep, cluster: object
         there = {int(path.name[3:]): int(path.read_text()) for path in sweep.folder.glob("at-?")}
         lost.extend(seed for seed, pid in there.items() if parent(pid) == raylet)
         cluster.remove_node(cluster.second, allow_graceful=False)
+        until(lambda: all(ended(there[seed]) for seed in lost))  # its worker outlives the node for a moment
         for hold in holds:
             hold.unlink()
 
