@@ -36,29 +36,32 @@ class SI(QuadraticPenalty):
 
     def start(self, learner: Learner, tasks: Tasks) -> None:
         super().start(learner, tasks)
-        self._before: Params = [torch.empty_like(p) for p in learner.params]
+        self._next: Params = [torch.empty_like(p) for p in learner.params]
         self._gradient: Params = []
 
+    @torch.no_grad()
     def begin_task(self, learner: Learner, task: Task) -> None:
         self.path: Params = [torch.zeros_like(p) for p in learner.params]
+        self._pull = [p - centre for p, centre in zip(learner.params, self.centre, strict=True)]
 
     @torch.no_grad()
     def adjust_gradients(self, learner: Learner, batch: Batch) -> None:
-        """Notes gradient and place before the step; the penalty goes into a gradient of its own."""
+        """Notes the gradient before the step; the penalty goes into a gradient of its own."""
         self._gradient = []
-        for p, weight, centre, pull, before in zip(
-            learner.params, self.weights, self.centre, self._pull, self._before, strict=True
-        ):
+        for p, weight, pull in zip(learner.params, self.weights, self._pull, strict=True):
             assert p.grad is not None
             self._gradient.append(p.grad)
-            before.copy_(p)
-            torch.sub(p, centre, out=pull)
             p.grad = torch.addcmul(p.grad, weight, pull, value=2 * self.coef)
 
     @torch.no_grad()
     def after_step(self, learner: Learner) -> None:
-        for p, gradient, before, path in zip(learner.params, self._gradient, self._before, self.path, strict=True):
-            path.addcmul_(gradient, before.sub_(p))  # Zenke 2017, eq. 3: − gradient · (θ_new − θ_old)
+        """The way of a step is the change of θ − centre, which the next step needs anyway."""
+        for p, centre, gradient, pull, new, path in zip(
+            learner.params, self.centre, self._gradient, self._pull, self._next, self.path, strict=True
+        ):
+            torch.sub(p, centre, out=new)
+            path.addcmul_(gradient, pull.sub_(new))  # Zenke 2017, eq. 3: − gradient · (θ_new − θ_old)
+        self._pull, self._next = self._next, self._pull
 
     @torch.no_grad()
     def importance(self, learner: Learner, task: Task) -> Params:

@@ -39,6 +39,7 @@ def pull(learner, method) -> list[torch.Tensor]:
     """What the method adds to a gradient of zero."""
     for p in learner.params:
         p.grad = torch.zeros_like(p)
+    method.begin_task(learner, learner.tasks[0])
     method.adjust_gradients(learner, None)
     return [p.grad for p in learner.params]
 

@@ -98,6 +98,7 @@ def test_the_penalty_changes_the_step_but_not_the_gradient_of_the_path():
     learner = bowl(0.01, start=1.0)
     method = begun(learner, coef=3.0)
     method.weights, method.centre = [torch.full((1, 1), 2.0)], [torch.zeros(1, 1)]
+    method.begin_task(learner, learner.tasks[0])
     places = steps(learner, method, 1, torch.ones_like)
     assert places[1] == pytest.approx(0.87)
     assert method.path[0].item() == pytest.approx(0.13)
@@ -218,6 +219,7 @@ def test_the_gradient_of_the_loss_is_not_written_over():
     method = begun(learner, coef=10.0)
     method.weights = [torch.ones(1, 1)]
     method.centre = [torch.zeros(1, 1)]
+    method.begin_task(learner, learner.tasks[0])
     (w,) = learner.params
     given = torch.full_like(w, 2.0)
     w.grad = given
