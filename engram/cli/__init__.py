@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import atexit
+import gc
 import importlib
 import sys
 from collections.abc import Callable, Sequence
@@ -50,6 +52,7 @@ class StoppedError(RuntimeError):
 def main(arguments: Sequence[str] | None = None) -> None:
     """Entry point. Exit status: 0 done, 1 a run failed or diverged, 2 the call or the data were wrong."""
     argv = list(sys.argv[1:] if arguments is None else arguments)
+    atexit.register(gc.freeze)  # or the interpreter looks through all of torch for what it could free, at the very end
     try:
         sys.exit(dispatch(argv))
     except KeyboardInterrupt:
@@ -75,6 +78,10 @@ def dispatch(argv: list[str]) -> int:
         near = difflib.get_close_matches(argv[0], COMMANDS, n=1)
         hint = f"did you mean {near[0]}? " if near else ""
         return refuse(f"command {argv[0]!r} is unknown; {hint}choose from {', '.join(COMMANDS)}")
+    if argv[0] in ("reproduce", "search") or "--seeds" in argv:  # there will be workers: they import torch as we do
+        from engram.experiments.forks import get_ready
+
+        get_ready()
     module = importlib.import_module(f"engram.cli.{COMMANDS[argv[0]][0]}")
     command: Callable[[list[str]], int] = getattr(module, argv[0])
     try:

@@ -22,14 +22,12 @@ from typing import Any
 from engram.data import Images
 from engram.experiments.checkpoints import Checkpoints
 from engram.experiments.engines import At, Ended, EngineError, Job, Report, attempt, sparing
+from engram.experiments.forks import CONTEXT, ctrl_c_is_ours, get_ready
 from engram.experiments.run import failed
 from engram.experiments.spec import from_json
 from engram.experiments.store import Say
 from engram.methods import load_file, loaded_files
 
-CONTEXT: Any = multiprocessing.get_context("forkserver" if sys.platform == "linux" else "spawn")
-"""Not plain forks of the driver, in which torch's threads may hang: forks of a process that has imported torch, and
-has run nothing. So torch is imported once, however many workers there are, and a worker is replaced in no time."""
 EVERY = 0.5
 """Seconds between two reports of a run's progress."""
 
@@ -38,6 +36,7 @@ class Worker:
     """One process, and what it is doing."""
 
     def __init__(self, number: int) -> None:
+        get_ready()
         self.name = f"worker {number}"
         self.pipe, theirs = CONTEXT.Pipe()
         self.crash, their_crash = CONTEXT.Pipe(duplex=False)
@@ -50,16 +49,13 @@ class Worker:
             name=self.name,
             daemon=True,
         )
-        if sys.platform == "linux":
-            CONTEXT.set_forkserver_preload([__name__])
         main = sys.modules["__main__"]
-        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # the worker inherits that: Ctrl-C is ours
         try:
             sys.modules["__main__"] = ModuleType("__main__")  # or the worker would run the caller's script again
-            self.process.start()
+            with ctrl_c_is_ours():
+                self.process.start()
         finally:
             sys.modules["__main__"] = main
-            signal.pthread_sigmask(signal.SIG_SETMASK, before)
         theirs.close()
         their_crash.close()
 

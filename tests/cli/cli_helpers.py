@@ -35,10 +35,10 @@ def _refused(constant: str) -> None:
 
 
 def wait_for(folder: Path, pattern: str, process: subprocess.Popen[str], seconds: float = 90) -> Path:
-    """The file of that pattern, as soon as a running process has written it."""
+    """The file of that pattern, as soon as a running process has written to it."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
-        if found := next(folder.glob(pattern), None):
+        if (found := next(folder.glob(pattern), None)) and found.stat().st_size:
             return found
         if process.poll() is not None:
             pytest.fail(f"it ended with {process.returncode} before it wrote {pattern}: {process.stderr.read()}")
