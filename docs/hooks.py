@@ -21,6 +21,7 @@ from engram.cli.look import ls_methods  # noqa: E402
 from engram.cli.options import field_docs  # noqa: E402
 from engram.experiments import records  # noqa: E402
 from engram.experiments.records import Record  # noqa: E402
+from engram.experiments.tuning import tuned  # noqa: E402
 from engram.methods import methods  # noqa: E402
 from engram.paper.cells import TABLES, Cell, cells, published, runs_by_label  # noqa: E402
 from engram.report.layout import MARKS, TITLES, number, ours  # noqa: E402
@@ -124,6 +125,26 @@ def measured(method: str) -> str:
     )
 
 
+def ledger(folder: str) -> str:
+    """What a search found and what it spent, a row for each method."""
+    lines = tuned(records.read(ROOT / "results/search" / folder / "records.jsonl"))
+    return table(
+        ["method", "best", "median", "worst", "best values", "reported runs", "trials", "steps of the trials", "looks"],
+        (
+            [
+                f"`{line.method}`",
+                *(f"{value:.2f}" if value is not None else "–" for value in (line.best, line.median, line.worst)),
+                ", ".join(f"{name} {value:.3g}" if name != "mixing" else value for name, value in line.point.items()),
+                number(line.final, line.final_std),
+                str(line.trials.runs),
+                f"{line.trials.steps:,}",
+                str(line.trials.looks),
+            ]
+            for line in lines
+        ),
+    )
+
+
 def cost(made: Sequence[Record]) -> list[str]:
     if not made:
         return ["–", "–"]
@@ -186,6 +207,7 @@ ANSWERS: dict[str, Callable[..., str]] = {
     "methods": all_methods,
     "glance": glance,
     "measured": measured,
+    "ledger": ledger,
     "table": whole_table,
 }
 

@@ -8,16 +8,19 @@ import pytest
 from engram.data import available
 from engram.experiments import records
 from engram.experiments.spec import from_json
+from engram.experiments.tuning import tuned
 from engram.learning.combine import combine
 from engram.methods import methods
 from engram.paper.presets import label
 
 RESULTS = Path(__file__).parents[2] / "results"
+SEARCHES = sorted((RESULTS / "search").glob("*/records.jsonl"))
 
 
 def at_hand() -> list[records.Record]:
     """The records whose image sets are on this machine."""
-    found = [record for file in sorted(RESULTS.glob("*.jsonl")) for record in records.read(file)]
+    files = [*sorted(RESULTS.glob("*.jsonl")), *SEARCHES]
+    found = [record for file in files for record in records.read(file)]
     here = {name for name, place in available().items() if place}
     return [record for record in found if record.spec["scenario"]["images"].keys() <= here]
 
@@ -50,3 +53,30 @@ def test_a_field_with_a_neutral_default_added_to_every_method_moves_no_key(mnist
         assert spec.key == record.key
     members = [replace(member, neutral=1.0) for member in spec.method.members()]
     assert replace(spec, method=combine(members)).key != record.key
+
+
+@pytest.mark.mnist
+@pytest.mark.parametrize("file", SEARCHES, ids=lambda file: file.parent.name)
+def test_the_ledger_of_a_committed_search_is_right_to_the_trial_and_step(mnist, file):
+    """Counted again from the tasks that the specs deal, for methods that take one batch a step from the task alone."""
+    found = records.read(file)
+    trials = [record for record in found if record.search["stage"] == "trial"]
+    finals = [record for record in found if record.search["stage"] == "final"]
+    assert len(trials) + len(finals) == len(found)
+    assert not {record.seed for record in trials} & {record.seed for record in finals}
+    ledger = tuned(found)
+    assert len({line.trials.runs for line in ledger}) == 1  # equal budgets
+    for line in ledger:
+        assert line.selected_on == "holdout"
+        assert line.trials.looks == 0
+        assert line.finals.looks == line.finals.runs == line.n
+        for stage, spent in ((trials, line.trials), (finals, line.finals)):
+            mine = [record for record in stage if record.method == line.method]
+            assert spent.runs == len(mine)
+            if line.method != "rehearsal":
+                assert spent.steps == len(mine) * steps(from_json(mine[0].spec))
+
+
+def steps(spec):
+    sizes = [len(task.train) for task in spec.scenario.deal(spec.seed)]
+    return sum(spec.training.epochs * -(-size // spec.training.batch) for size in sizes)
