@@ -18,7 +18,9 @@ from engram.experiments.run import settle
 from engram.experiments.spec import Spec
 from engram.learning.ledger import size
 from engram.learning.replay import GenerativeReplay
+from engram.learning.train import total_steps
 from engram.methods.lwf import LwF
+from engram.methods.rehearsal import Rehearsal
 
 
 def dry_run(spec: Spec, flags: list[Flag], options: Any, seeds: list[int]) -> int:
@@ -53,10 +55,10 @@ def estimate(spec: Spec) -> dict[str, Any]:
     """Steps, bytes, and seconds from a few real steps."""
     settle(spec.threads)
     # where the past is replayed, a step costs more once there is one
-    replays = any(isinstance(member, LwF | GenerativeReplay) for member in spec.method.members())
+    replays = any(isinstance(member, LwF | GenerativeReplay | Rehearsal) for member in spec.method.members())
     learner, method, _, step = stepper(spec, task_number=int(replays))
     tasks = learner.tasks
-    steps = method.networks * sum(spec.training.steps_for(len(task.train)) for task in method.curriculum(tasks))
+    steps = total_steps(method, spec.training, method.curriculum(tasks))
     times = []
     for _ in range(12):
         start = time.perf_counter()

@@ -68,6 +68,9 @@ class Combined(Method):
     def data(self, task: Task) -> Data:
         return self._sole["data"].data(task)
 
+    def pass_sizes(self, images: Sequence[int]) -> list[int]:
+        return self._sole["data"].pass_sizes(images)
+
     def loss(self, learner: Learner, batch: Batch) -> Tensor:
         return self._sole["loss"].loss(learner, batch)
 

@@ -69,6 +69,10 @@ class Method:
         """What is drawn from while a task is learned."""
         return task.train
 
+    def pass_sizes(self, images: Sequence[int]) -> list[int]:
+        """Images that a pass over each task draws, given how many new ones each has: the size of `data`, in advance."""
+        return list(images)
+
     def loss(self, learner: Learner, batch: Batch) -> Tensor:
         """What is minimised."""
         return learner.loss(batch)

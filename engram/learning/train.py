@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
@@ -103,7 +103,7 @@ def train(
             outcome, first_task, first_epoch = restore(resume, learner, method)
         clock = time.perf_counter() - outcome.seconds
         curriculum = method.curriculum(tasks)
-        total = method.networks * sum(training.steps_for(len(task.train)) for task in curriculum)
+        total = total_steps(method, training, curriculum)
 
         def checkpoint(done: int, epoch: int = 0) -> None:
             outcome.steps, outcome.seconds = learner.steps, time.perf_counter() - clock
@@ -142,6 +142,12 @@ def train(
             checkpoint(number + 1)
     outcome.steps, outcome.seconds = learner.steps, time.perf_counter() - clock
     return outcome
+
+
+def total_steps(method: Method, training: Training, curriculum: Sequence[Task]) -> int:
+    """Optimiser steps of a whole run, those of helpers included."""
+    sizes = method.pass_sizes([len(task.train) for task in curriculum])
+    return method.networks * sum(training.steps_for(size) for size in sizes)
 
 
 def learn(

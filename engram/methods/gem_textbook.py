@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from engram.methods.gem import GEM
@@ -20,3 +21,6 @@ class GEMTextbook(GEM):
 
     def data(self, task: Task) -> Data:
         return task.train
+
+    def pass_sizes(self, images: Sequence[int]) -> list[int]:
+        return list(images)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, ClassVar, Literal
 
@@ -49,6 +50,19 @@ class Rehearsal(Method):
         if self.mixing == "balanced":
             return HalfAndHalf(task.train, self.memory())
         return task.train + max(len(task.train) // self.capacity, 1) * self.memory()
+
+    def pass_sizes(self, images: Sequence[int]) -> list[int]:
+        found: list[int] = []
+        stored: list[int] = []  # a slot each
+        for new in images:
+            if not sum(stored):
+                found.append(new)
+            else:
+                mixed = new + max(new // self.capacity, 1) * sum(stored)
+                found.append(2 * new if self.mixing == "balanced" else mixed)
+            share = min(new, self.capacity // (len(stored) + self.slots()))
+            stored = [min(n, share) for n in stored] + [share] * self.slots()
+        return found
 
     def memory(self) -> Data:
         """The buffer as data."""

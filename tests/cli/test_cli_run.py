@@ -188,6 +188,27 @@ def test_a_dry_run_writes_nothing_and_says_what_it_would_cost(engram: Engram, wo
     assert list(work.iterdir()) == []
 
 
+@pytest.mark.parametrize(
+    "method",
+    [
+        ["rehearsal", "--capacity", "10"],
+        ["rehearsal-c", "--capacity", "3", "--classes-per-task", "1"],
+        ["rehearsal", "--capacity", "10", "--mixing", "balanced"],
+        ["rehearsal+ewc", "--rehearsal.capacity", "10"],
+        ["gem", "--capacity", "20"],
+        ["gem-textbook", "--capacity", "20"],
+        ["offline"],
+        ["dgr", "--steps", "3"],
+    ],
+    ids=" ".join,
+)
+def test_a_dry_run_counts_the_steps_that_the_run_takes(engram: Engram, method: list[str]) -> None:
+    call = ("run", "split-tiny/class", *method, "--epochs", "2", "--batch", "16", "--hidden", "8", "--json")
+    expected = engram(*call, "--dry-run").json["steps"]
+    (record,) = engram(*call).records
+    assert record["steps"] == expected
+
+
 def test_a_dry_run_names_the_key_of_the_run(engram: Engram) -> None:
     assert engram(*TINY, "--dry-run", "--json").json["key"] == engram(*TINY, "--json").records[0]["key"]
 

@@ -41,6 +41,19 @@ def simple(kind: str = "class", train: int = 40, **options):
     return eg.split(numbered(8, train=train), kind=kind, **options).deal(0)
 
 
+@pytest.mark.parametrize(
+    ("method", "steps"),
+    [
+        (eg.Rehearsal(capacity=1100), 3292),
+        (eg.RehearsalC(capacity=4400), 2980),
+        (eg.GEMTextbook(capacity=1100), 1884),
+    ],
+)
+def test_the_steps_of_a_run_on_split_mnist_are_known_in_advance(method, steps):
+    sizes = method.pass_sizes([12665, 12089, 11263, 12183, 11800])
+    assert sum(eg.Training(epochs=4, batch=128).steps_for(size) for size in sizes) == steps
+
+
 # quotas ---------------------------------------------------------------------------------------------------------------
 
 
