@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import tyro
+from rich.console import Console
 from rich.markup import escape
 
 from engram.cli import WrongCallError
@@ -57,7 +58,7 @@ def compare(arguments: list[str]) -> int:
     options = parse(CompareOptions, with_table(arguments), "engram compare")
     form: Format = "json" if options.json else options.format
     if options.table == "table1":
-        return compare_table1(form)
+        return compare_table1(form, options.out)
     if options.table == "claims":
         return compare_claims(form, options.results, options.out)
     try:
@@ -109,6 +110,8 @@ def put(text: str, out: Path | None) -> None:
         print(text, end="")
         return
     writable(out.parent)
+    if out.is_dir():
+        raise WrongCallError(f"out {out} is a folder; name a file")
     out.parent.mkdir(parents=True, exist_ok=True)
     out.write_text(text, encoding="utf-8")
 
@@ -117,7 +120,7 @@ def all_records(folder: Path) -> list[Record]:
     return [record for file in sorted(folder.glob("*.jsonl")) for record in records.read(file)]
 
 
-def compare_table1(form: Format) -> int:
+def compare_table1(form: Format, out: Path | None) -> int:
     """Table 1: what print says of each kind, and what the data of the two MNIST scenarios say."""
     if form not in ("text", "json"):
         raise WrongCallError(f"format {form} is not there for table1; choose from text, json")
@@ -132,9 +135,16 @@ def compare_table1(form: Format) -> int:
             found.append(description(name, scenario(name), seed=0))
     if form == "json":
         keys = ("scenario", "kind", "declared", "heads", "evidence")
-        print(json.dumps([{key: one[key] for key in keys} for one in found]))
+        put(json.dumps([{key: one[key] for key in keys} for one in found]) + "\n", out)
         return 0
-    print_rows(found)
-    right = sum(one["kind"] == one["declared"] for one in found)
-    OUT.print(f"{right} of {len(found)} as in print: " + ", ".join(name for name, _ in ROWS.values()))
+
+    def show_rows(console: Console) -> None:
+        print_rows(found, console)
+        right = sum(one["kind"] == one["declared"] for one in found)
+        console.print(f"{right} of {len(found)} as in print: " + ", ".join(name for name, _ in ROWS.values()))
+
+    if out is None:
+        show_rows(OUT)
+    else:
+        put(as_text(show_rows), out)
     return 0

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import tyro
+from rich.console import Console
 from rich.table import Table
 
 from engram.cli import WrongCallError
@@ -145,7 +146,7 @@ def print_network(net: dict[str, Any]) -> None:
     OUT.print(table)
 
 
-def print_rows(found: list[dict[str, Any]]) -> None:
+def print_rows(found: list[dict[str, Any]], console: Console = OUT) -> None:
     """Rows of the paper's Table 1, as measured."""
     table = Table(title="What changes between consecutive tasks (the paper's Table 1)", title_justify="left")
     table.add_column("scenario")
@@ -153,8 +154,8 @@ def print_rows(found: list[dict[str, Any]]) -> None:
         table.add_column(column, justify="left" if column == "learning scenario" else "center")
     for one in found:
         table.add_row(one["scenario"], *one["evidence"]["row"].values())
-    OUT.print(table)
-    OUT.print("  S one head, M several heads, I task identity given")
+    console.print(table)
+    console.print("  S one head, M several heads, I task identity given")
 
 
 def ls(arguments: list[str]) -> int:

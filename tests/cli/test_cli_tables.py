@@ -32,6 +32,21 @@ def test_a_table_is_written_in_every_format_to_the_screen_and_to_a_file(
     assert Path("tables/two.txt").read_text() == shown.out
 
 
+@pytest.mark.parametrize("form", ["text", "json"])
+def test_table1_goes_to_a_file_too(engram: Engram, work: Path, monkeypatch: pytest.MonkeyPatch, form: str) -> None:
+    def described(name: str, _: object, seed: int) -> dict[str, object]:
+        kind = name.partition("/")[2]
+        row = {"learning scenario": kind}
+        return {"scenario": name, "kind": kind, "declared": kind, "heads": "single", "evidence": {"row": row}}
+
+    monkeypatch.setattr("engram.scenarios.named.scenario", lambda name: None)
+    monkeypatch.setattr("engram.cli.look.description", described)
+    shown = engram("compare", "table1", "--format", form)
+    assert "permuted-mnist/task" in shown.out
+    assert engram("compare", "table1", "--format", form, "--out", "one.txt").out == ""
+    assert Path("one.txt").read_text() == shown.out
+
+
 def test_json_has_45_cells_and_twins_only_where_asked_for(engram: Engram, work: Path) -> None:
     add("split-mnist/class gem one-slot", 91.0)
     assert len(engram("compare", "table2", "--json").json) == 45
@@ -53,6 +68,7 @@ def test_json_has_45_cells_and_twins_only_where_asked_for(engram: Engram, work: 
         (["compare", "table1", "--format", "latex"], "choose from text, json"),
         (["compare", "claims", "--format", "latex"], "choose from text, markdown, json"),
         (["compare", "table2", "--out", "/dev/null/x.md"], "nothing can be written"),
+        (["compare", "table2", "--out", "."], "is a folder"),
     ],
 )
 def test_what_is_not_there_is_refused_with_the_choices(engram: Engram, work: Path, call: list[str], says: str) -> None:
