@@ -138,11 +138,14 @@ def parse_flags(flags: Sequence[Flag], extra: type[Any], arguments: Sequence[str
         annotated: Any = Annotated.__class_getitem__((kind, about_it))  # type: ignore[attr-defined]
         fields.append((name, annotated, dataclasses.field(default=default)))
 
+    docs, hints = field_docs(extra), get_type_hints(extra, include_extras=True)
+    common = {f.name for f in dataclasses.fields(extra)} | {f.attribute for f in flags if f.group != "method"}
     for flag in flags:
+        if flag.group == "method" and flag.attribute in common:
+            raise WrongCallError(f"the method's field {flag.name} is a flag of every run; give it another name")
         kind, words, _ = WORDS.get(flag.name, (flag.type, lambda value: value, None))
         help_ = f"{flag.doc} ({flag.source})" if flag.source else flag.doc
         add(flag.attribute, kind, words(flag.default), help_, flag.label.replace("_", "-"))
-    docs, hints = field_docs(extra), get_type_hints(extra, include_extras=True)
     for f in dataclasses.fields(extra):
         add(f.name, hints[f.name], f.default, docs.get(f.name, ""))
     cls = dataclasses.make_dataclass("Options", fields)

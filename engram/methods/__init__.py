@@ -40,6 +40,8 @@ def load_file(path: Path) -> str:
     """Adds the method of a file outside the package and returns its name, the file's."""
     if not path.is_file():
         raise ValueError(f"method file {path} does not exist")
+    if path.suffix != ".py":
+        raise ValueError(f"method file {path} is no Python file; its name has to end in .py")
     name = path.stem.replace("_", "-")
     if name in methods():
         raise ValueError(f"method file {path}: there is a method {name} already; give the file another name")

@@ -10,6 +10,8 @@ import numpy as np
 import pytest
 from cli_helpers import Answer, arrays
 
+from engram.methods import methods
+
 Engram = Callable[..., Answer]
 RUN = ("run", "split-tiny/class", "adam")
 
@@ -132,6 +134,31 @@ def test_values_that_cannot_work_are_refused_before_anything_runs(
     refused: Refused, flags: list[str], words: list[str], more: list[str]
 ) -> None:
     message = refused(*RUN, *flags, *more)
+    for word in words:
+        assert word in message
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "words"),
+    [
+        ("mine.txt", "", ["mine.txt is no Python file", ".py"]),
+        ("mine.py", "class Mine: ...", ["mine.py defines no subclass of engram.Method"]),
+        ("mine.py", "def f(:", ["mine.py cannot be loaded", "SyntaxError"]),
+        ("taken.py", "steps", ["the method's field steps", "another name"]),
+        ("taken.py", "seeds", ["the method's field seeds", "another name"]),
+    ],
+)
+def test_a_method_file_that_cannot_be_used_is_refused(
+    refused: Refused, data: Path, monkeypatch: pytest.MonkeyPatch, name: str, text: str, words: list[str]
+) -> None:
+    monkeypatch.setattr("engram.methods._FILES", [])
+    known = dict(methods())  # other tests do not see what is loaded here
+    monkeypatch.setattr("engram.methods.methods", lambda: known)
+    if name == "taken.py":
+        fields = f'@dataclass\nclass Taken(eg.Method):\n    """Takes it."""\n\n    {text}: int = 3\n'
+        text = f"from dataclasses import dataclass\n\nimport engram as eg\n\n\n{fields}"
+    (data / name).write_text(text)
+    message = refused("run", "split-tiny/class", name.partition(".")[0], "--method-file", data / name)
     for word in words:
         assert word in message
 
