@@ -45,7 +45,7 @@ class GEM(Rehearsal):
     def __post_init__(self) -> None:
         super().__post_init__()
         for name, least in (("margin", 0), ("slots_per_task", 1), ("memory_batch", 0)):
-            if not getattr(self, name) >= least:
+            if not least <= getattr(self, name) < float("inf"):
                 raise ValueError(f"{name} {getattr(self, name)} is out of range; give {least} or more")
 
     def slots(self) -> int:

@@ -23,6 +23,11 @@ class OnlineEWC(FisherPenalty):
     decay: float = 1.0
     """What the old Fisher is multiplied by at each boundary; the paper keeps all of it."""
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not 0 <= self.decay <= 1:
+            raise ValueError(f"decay {self.decay} is out of range; give 0 to 1")
+
     def importance(self, learner: Learner, task: Task) -> Params:
         new = self.fisher(learner, task)
         return [f.add_(old, alpha=self.decay) for f, old in zip(new, self.weights, strict=True)]

@@ -39,6 +39,8 @@ class Rehearsal(Method):
             raise ValueError(f"capacity {self.capacity} is out of range; give 1 image or more")
 
     def start(self, learner: Learner, tasks: Tasks) -> None:
+        if self.mixing == "balanced":
+            check_halves(learner.training.batch)
         self.pixels: list[Tensor] = []  # a slot each: (images, pixels)
         self.labels: list[Tensor] = []
         self.owners: list[int] = []
@@ -113,9 +115,13 @@ class HalfAndHalf(Joined):
         return 2 * len(self.new)
 
     def order(self, rng: torch.Generator, batch: int) -> Tensor:
-        if batch < 2:
-            raise ValueError(f"batch {batch}: half of it comes from the memory, so give 2 or more")
+        check_halves(batch)
         new = torch.randperm(len(self.new), generator=rng)
         old = torch.randint(len(self.memory), (len(new),), generator=rng) + len(self.new)
         halves = zip(torch.split(new, batch // 2), torch.split(old, batch // 2), strict=True)
         return torch.cat([half for pair in halves for half in pair])
+
+
+def check_halves(batch: int) -> None:
+    if batch < 2:
+        raise ValueError(f"batch {batch}: half of it comes from the memory, so give 2 or more")

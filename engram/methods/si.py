@@ -31,7 +31,7 @@ class SI(QuadraticPenalty):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not self.xi > 0:
+        if not 0 < self.xi < float("inf"):
             raise ValueError(f"xi {self.xi} is out of range; give a number above 0")
 
     def start(self, learner: Learner, tasks: Tasks) -> None:
