@@ -11,6 +11,11 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
+METRICS = (
+    "average_accuracy", "average_incremental_accuracy", "forgetting", "backward_transfer", "forward_transfer",
+    "pooled_accuracy",
+)  # fmt: skip
+
 
 @dataclass
 class Record:
@@ -85,10 +90,35 @@ def parse(text: str, path: Path, first: int, say: Callable[[str], None]) -> list
         if not line.strip():
             continue
         try:
-            records.append(Record.from_json(line))
+            record = Record.from_json(line)
         except (json.JSONDecodeError, TypeError, AttributeError):
+            record = None
+        if record is not None and well_typed(record):
+            records.append(record)
+        else:
             say(f"{path}, line {number}: not a whole record, skipped")
     return records
+
+
+def well_typed(record: Record) -> bool:
+    """Whether a record holds what its names say; files are written by anyone."""
+    number = (int, float)
+    return (
+        all(isinstance(text, str) for text in (record.key, record.scenario, record.method, record.status))
+        and isinstance(record.seed, int)
+        and all(isinstance(d, dict) for d in (record.spec, record.environment, record.search, record.memory))
+        and isinstance(record.preset, str | None)
+        and all(isinstance(getattr(record, name), (*number, type(None))) for name in METRICS)
+        and all(isinstance(value, number) for value in (record.steps, record.seconds))
+        and isinstance(record.accuracy, list)
+        and all(isinstance(row, list) and all(isinstance(a, number) for a in row) for row in record.accuracy)
+        and isinstance(record.curve, list)
+        and all(isinstance(at, dict) for at in record.curve)
+        and all(
+            isinstance(parts, dict) and all(isinstance(size, int) for size in parts.values())
+            for parts in record.memory.values()
+        )
+    )
 
 
 def append(path: Path, record: Record) -> None:

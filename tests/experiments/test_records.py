@@ -87,6 +87,20 @@ def test_a_line_that_is_no_record_is_skipped(tmp_path, line):
     assert len(said) == 1
 
 
+@pytest.mark.parametrize(
+    "wrong",
+    [{"average_accuracy": "50"}, {"accuracy": [["a"]]}, {"search": []}, {"preset": 5}, {"seed": "0"}, {"memory": []}],
+)
+def test_a_line_whose_values_are_of_other_types_is_skipped(tmp_path, wrong):
+    path = tmp_path / "records.jsonl"
+    append(path, record("a"))
+    with path.open("a") as file:
+        file.write(json.dumps(json.loads(record("b").to_json()) | wrong) + "\n")
+    said = []
+    assert [r.key for r in read(path, said.append)] == ["a"]
+    assert said == [f"{path}, line 2: not a whole record, skipped"]
+
+
 def test_a_line_that_another_is_writing_is_waited_for(tmp_path):
     """Half a line is on the disk, and its writer holds the lock: it is not a torn one."""
     path = tmp_path / "records.jsonl"

@@ -10,12 +10,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from engram.experiments.records import Record
+from engram.experiments.records import Record, well_typed
 
-METRICS = (
-    "average_accuracy", "average_incremental_accuracy", "forgetting", "backward_transfer", "forward_transfer",
-    "pooled_accuracy",
-)  # fmt: skip
 ASIDE = ("seed", "threads", "device", "evaluation.")
 """What a setting's values do not depend on, or only in their last bits."""
 
@@ -73,35 +69,15 @@ class Setting:
 
 
 def sound(record: Record) -> bool:
-    """Whether a record holds what its names say; files are written by anyone."""
-    number = (int, float)
-    return (
-        all(isinstance(text, str) for text in (record.key, record.scenario, record.method, record.status))
-        and isinstance(record.seed, int)
-        and isinstance(record.spec, dict)
-        and isinstance(record.preset, str | None)
-        and isinstance(record.environment, dict)
-        and (record.search == {} or searched(record))
-        and all(isinstance(getattr(record, name), (*number, type(None))) for name in METRICS)
-        and all(isinstance(value, number) for value in (record.steps, record.seconds))
-        and isinstance(record.accuracy, list)
-        and all(isinstance(row, list) and all(isinstance(a, number) for a in row) for row in record.accuracy)
-        and isinstance(record.curve, list)
-        and all(isinstance(at, dict) for at in record.curve)
-        and isinstance(record.memory, dict)
-        and all(
-            isinstance(parts, dict) and all(isinstance(size, int) for size in parts.values())
-            for parts in record.memory.values()
-        )
-    )
+    """Whether a record holds what its names say, its part in a search included; records are made by anyone."""
+    return well_typed(record) and (record.search == {} or searched(record))
 
 
 def searched(record: Record) -> bool:
     """Whether a record says what part in a search it had."""
     of, scenario = record.search, record.spec.get("scenario")
     return (
-        isinstance(of, dict)
-        and all(isinstance(of.get(name), str) for name in ("stage", "selected_on"))
+        all(isinstance(of.get(name), str) for name in ("stage", "selected_on"))
         and isinstance(of.get("point"), dict)
         and isinstance(scenario, dict)
         and "held_out" in scenario
