@@ -62,8 +62,9 @@ def draw_between(runs: dict[str, list[Record]], scenario: str) -> Figure:
     ax.set_xlabel("tasks learned")
     ax.set_ylabel("average accuracy in percent")
     ax.set_ylim(0, 103)
-    if means.shape[1] <= 20:
-        ax.set_xticks(x)
+    tasks = max(len(found[0].accuracy[-1]) for found in runs.values())
+    if tasks <= 20:
+        ax.set_xticks(range(1, tasks + 1))
     legend_beside(fig)
     return fig
 

@@ -21,6 +21,11 @@ def chosen(
     for record in done:
         if record.method not in published or record.preset == f"{scenario} {record.method}":
             found.setdefault(record.method, {}).setdefault(record.seed, record)
+    for method, runs in found.items():
+        tasks = sorted({len(record.accuracy[-1]) for record in runs.values()})
+        if len(tasks) > 1:
+            counts = " and ".join(map(str, tasks))
+            raise ValueError(f"runs of {method} in {scenario} have {counts} tasks; choose by --seeds, or by --results")
     for method in methods:
         if method not in found:
             raise ValueError(f"no finished records of {method} in {scenario}; there are: {', '.join(sorted(found))}")
@@ -29,7 +34,7 @@ def chosen(
 
 def finished(records: Sequence[Record], scenario: str, seeds: Sequence[int] = ()) -> list[Record]:
     """The finished records of a scenario, refused where there are none; trials on held-out images do not count."""
-    done = [r for r in records if r.status == "done" and not r.spec.get("scenario", {}).get("held_out")]
+    done = [r for r in records if r.status == "done" and r.accuracy and not r.spec.get("scenario", {}).get("held_out")]
     here = [r for r in done if r.scenario == scenario and (not seeds or r.seed in seeds)]
     if not here:
         there = ", ".join(sorted({r.scenario for r in done})) or "none at all"

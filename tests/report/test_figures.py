@@ -130,6 +130,20 @@ def test_curves_are_average_accuracies_over_seen_tasks(records):
     np.testing.assert_allclose(lines["Offline (upper bound)"], [97, 97])
 
 
+def test_offline_alone_is_a_level_over_its_tasks(records):
+    (ax,) = Curves(methods=("offline",)).draw(records).axes
+    assert ax.get_lines()[0].get_ydata()[0] == 97.0
+    assert ax.get_xticks().tolist() == [1, 2, 3]
+
+
+@pytest.mark.parametrize("figure", [Matrix, Curves])
+def test_runs_with_other_numbers_of_tasks_are_not_averaged(records, figure):
+    other = record("adam", 2, [[90.0], [50.0, 80.0]])
+    with pytest.raises(ValueError, match="runs of adam in split-mnist/class have 2 and 3 tasks; choose by --seeds"):
+        figure().draw([*records, other])
+    assert figure(seeds=(2,)).draw([*records, other]).axes
+
+
 def test_the_stability_gap_is_the_fall_below_both_ends():
     assert gap(with_curve()) == 80 - 30
     assert places(with_curve()) == [0.25, 1.0, 1.25, 1.5, 2.0]
