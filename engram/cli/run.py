@@ -32,6 +32,7 @@ from engram.cli.screen import ERR, OUT, writable
 from engram.cli.sweep import engine_of, sweep
 from engram.experiments.engines import At, Engine, Job
 from engram.experiments.records import Record
+from engram.experiments.run import resolve_device
 from engram.experiments.spec import Spec, from_json
 from engram.experiments.store import Store
 from engram.experiments.track import Tracking
@@ -167,6 +168,8 @@ def run_again(arguments: list[str]) -> int:
     try:
         engine = engine_of(options)
         spec = from_json(find_spec(options.spec, options.out))
+        if options.engine == "local":
+            resolve_device(spec.device)
         pictures = Pictures(options.samples, spec)
         tried(spec)
     except ValueError as error:

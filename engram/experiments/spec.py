@@ -45,6 +45,12 @@ class Spec:
     """Of the run; bits depend on it."""
     device: str = "cpu"
 
+    def __post_init__(self) -> None:
+        if not isinstance(self.seed, int):
+            raise SpecError(f"seed {self.seed!r} is no whole number")
+        if not isinstance(self.threads, int) or self.threads < 1:
+            raise SpecError(f"threads {self.threads} is out of range; give 1 or more")
+
     @property
     def scenario_name(self) -> str:
         maker = next((name for name, cls in MAKERS.items() if cls is type(self.scenario)), type(self.scenario).make)

@@ -22,7 +22,7 @@ class Evaluation:
     """Measure the current and the first task every so many steps (the stability gap); 0: not."""
 
     def __post_init__(self) -> None:
-        if self.evaluate_every < 0:
+        if not isinstance(self.evaluate_every, int) or self.evaluate_every < 0:
             raise ValueError(f"evaluate_every {self.evaluate_every} is out of range; give 0 or more")
 
 

@@ -47,9 +47,12 @@ class Training:
     """Start each task with a fresh optimiser state."""
 
     def __post_init__(self) -> None:
-        for name, least in (("epochs", 1), ("steps", 0), ("batch", 1), ("momentum", 0), ("weight_decay", 0)):
-            if not is_number(getattr(self, name)) or not least <= getattr(self, name) < float("inf"):
-                raise ValueError(f"{name} {getattr(self, name)} is out of range; give {least} or more")
+        for name, least in (("epochs", 1), ("steps", 0), ("batch", 1)):
+            if type(getattr(self, name)) is not int or getattr(self, name) < least:
+                raise ValueError(f"{name} {getattr(self, name)} is out of range; give a whole number, {least} or more")
+        for name in ("momentum", "weight_decay"):
+            if not is_number(getattr(self, name)) or not 0 <= getattr(self, name) < float("inf"):
+                raise ValueError(f"{name} {getattr(self, name)} is out of range; give 0 or more")
         if not is_number(self.lr) or not 0 < self.lr < float("inf"):
             raise ValueError(f"lr {self.lr} is out of range; give a number above 0")
         accepted_options(self.optimizer, self.momentum, self.weight_decay)

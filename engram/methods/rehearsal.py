@@ -35,7 +35,7 @@ class Rehearsal(Method):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.capacity < 1:
+        if not isinstance(self.capacity, int) or self.capacity < 1:
             raise ValueError(f"capacity {self.capacity} is out of range; give 1 image or more")
 
     def start(self, learner: Learner, tasks: Tasks) -> None:

@@ -49,7 +49,7 @@ class Scenario(ABC):
         object.__setattr__(self, "images", parts)
         if self.kind not in KINDS:
             raise ScenarioError(f"kind {self.kind!r} is unknown; choose from {', '.join(KINDS)}")
-        if not 0 <= self.pad <= 64:
+        if not isinstance(self.pad, int) or not 0 <= self.pad <= 64:
             raise ScenarioError(f"pad {self.pad} is out of range; give 0 to 64 pixels")
         if not 0 <= self.held_out < 1:
             raise ScenarioError(f"held_out {self.held_out} is out of range; give a share from 0 to below 1")

@@ -395,6 +395,14 @@ def test_a_folder_is_no_spec(engram: Engram, work: Path) -> None:
         ("training", {"lr": -1}, ["lr -1", "above 0"]),
         ("training", {"lr": "fast"}, ["lr", "fast"]),
         ("training", {"bogus": 1}, ["bogus"]),
+        ("training", {"epochs": 1.5}, ["epochs 1.5", "whole number"]),
+        ("training", {"batch": 12.5}, ["batch 12.5", "whole number"]),
+        ("scenario", {"pad": 1.5}, ["pad 1.5"]),
+        ("evaluation", {"evaluate_every": 1.5}, ["evaluate_every 1.5"]),
+        ("", {"device": "abacus"}, ["device 'abacus'", "cpu"]),
+        ("", {"seed": "one"}, ["seed 'one'"]),
+        ("", {"threads": 0}, ["threads 0", "1 or more"]),
+        ("", {"method": [{"name": "rehearsal", "capacity": 10.5}]}, ["capacity 10.5"]),
     ],
     ids=lambda value: str(value) if isinstance(value, dict) else None,
 )
@@ -402,7 +410,7 @@ def test_a_spec_with_a_wrong_value_is_refused_in_words(
     engram: Engram, work: Path, data: Path, group: str, change: dict[str, object], words: list[str]
 ) -> None:
     spec = engram(*RUN, "--dry-run", "--json").json["spec"]
-    spec[group] |= change
+    (spec[group] if group else spec).update(change)
     Path("spec.json").write_text(json.dumps(spec))
     answer = engram("run", "--spec", "spec.json")
     assert answer.status == 2
