@@ -39,7 +39,7 @@ from engram.experiments.track import Tracking
 from engram.learning import metrics
 from engram.methods import methods
 from engram.paper.cells import Protocol
-from engram.paper.presets import COPIED_FROM, SCRIPTS, label, preset, rate, settings
+from engram.paper.presets import COPIED_FROM, label, preset, rate, settings, source_of
 from engram.scenarios.named import Name, parse
 
 USAGE = """usage: engram run SCENARIO METHOD [flags]     |     engram run --spec FILE|KEY [--out DIR] [--json]
@@ -120,7 +120,7 @@ def run(arguments: list[str]) -> int:
         spec = spec_from(base, flags, options)
         chosen_rate = any(word.partition("=")[0] == "--lr" for word in arguments)
         if not chosen_rate and options.optimizer != base.training.optimizer:
-            own = rate(name, options.optimizer, SCRIPTS)
+            own = rate(name, options.optimizer, source_of(name))
             spec = replace(spec, training=replace(spec.training, lr=own.value))
             flags = [replace(f, default=own.value, source=own.source) if f.name == "lr" else f for f in flags]
         spec = fitted(spec, options)
