@@ -90,6 +90,13 @@ class RunOptions(EngineOptions):
     """Folder for pictures of what the method's generator draws after each task: KEY-task-N.png, 64 images."""
     dry_run: bool = False
     """Say what would be run and what it costs, and run nothing."""
+    # what decides on other flags is read before them, and stands here for the help
+    net: Literal["mlp", "cnn"] = "mlp"
+    """Network: an MLP, or the paper's CNN; each has flags of its own."""
+    letters: str | None = None
+    """Of long-queue: the set in the place of EMNIST letters; cyrillic-letters can stand in."""
+    method_file: Path | None = None
+    """Python file with a method of your own, which goes by the file's name; may be given several times."""
 
 
 def run(arguments: list[str]) -> int:

@@ -55,6 +55,8 @@ class SearchOptions(EngineOptions):
     """File for the sensitivity plot (.png, .svg, .pdf or .html); sensitivity.png in the folder where none is given."""
     json: bool = False
     """Print JSON: a list of methods."""
+    method_file: Path | None = None  # read before all others
+    """Python file with a method of your own, which goes by the file's name; may be given several times."""
 
 
 def search(arguments: list[str]) -> int:

@@ -260,6 +260,8 @@ def test_the_help_of_a_run_names_values_and_their_sources(engram: Engram) -> Non
     assert answer.status == 0
     for words in ("--lr FLOAT", "(default: 0.001)", "engram's default", "--classes-per-task", "--dry-run", "--out"):
         assert words in answer.out
+    for words in ("--net {mlp,cnn}", "--letters", "--method-file"):
+        assert words in answer.out
 
 
 def test_the_metrics_asked_for_are_recorded(engram: Engram) -> None:
