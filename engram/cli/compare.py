@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -46,16 +47,16 @@ class CompareOptions:
     """File to write to, in place of the screen."""
 
 
-def with_table(arguments: list[str]) -> list[str]:
-    """The arguments, which begin with a table unless help is asked for."""
+def with_table(arguments: list[str], tables: Iterable[str]) -> list[str]:
+    """The arguments, which begin with one of these tables unless help is asked for."""
     if (not arguments or arguments[0].startswith("-")) and not {"-h", "--help"} & set(arguments):
-        raise WrongCallError(f"name a table first: table1, {', '.join(TABLES)}, claims")
+        raise WrongCallError(f"name a table first: {', '.join(tables)}")
     return arguments
 
 
 def compare(arguments: list[str]) -> int:
     """The command."""
-    options = parse(CompareOptions, with_table(arguments), "engram compare")
+    options = parse(CompareOptions, with_table(arguments, ("table1", *TABLES, "claims")), "engram compare")
     form: Format = "json" if options.json else options.format
     if options.table == "table1":
         return compare_table1(form, options.out)

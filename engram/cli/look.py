@@ -35,7 +35,8 @@ def describe(arguments: list[str]) -> int:
     usage = "usage: engram describe SCENARIO [--net NET] [--letters SET] [--json] [--seed N] [flags of the scenario]"
     arguments, net = taken(arguments, "--net")
     arguments, letters = taken(arguments, "--letters")
-    at = next((i for i, word in enumerate(arguments) if not word.startswith("-")), None)
+    words = [i for i, word in enumerate(arguments) if not word.startswith("-")]
+    at = next((i for i in words if named.is_name(arguments[i])), words[0] if words else None)
     if at is None:
         if {"-h", "--help"} & set(arguments):
             print(usage)

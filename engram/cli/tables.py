@@ -49,7 +49,7 @@ class ReproduceOptions(EngineOptions):
 
 def reproduce(arguments: list[str]) -> int:
     """The command."""
-    options = parse(ReproduceOptions, with_table(arguments), "engram reproduce")
+    options = parse(ReproduceOptions, with_table(arguments, TABLES), "engram reproduce")
     try:
         table = table_name(options.table)
         if options.seeds is not None and options.seeds < 1:

@@ -143,7 +143,7 @@ def test_describe_names_classes_sizes_and_outputs(engram: Engram, data: Path) ->
 
 
 def test_describe_takes_flags_before_the_name(engram: Engram, data: Path) -> None:
-    answer = engram("describe", "--json", "split-tiny/class")
+    answer = engram("describe", "--seed", "1", "--json", "split-tiny/class")
     assert answer.status == 0, answer.err or answer.out
     assert answer.json["kind"] == "class"
 
