@@ -7,7 +7,7 @@ import random
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import tyro
 from rich.markup import escape
@@ -19,6 +19,9 @@ from engram.cli.screen import ERR, OUT
 from engram.experiments import records
 from engram.experiments.records import Record
 from engram.paper.verify import Again, compared, picked
+
+if TYPE_CHECKING:
+    from engram.experiments.spec import Spec
 
 COLOURS = {"same bits": "green", "within spread": "green", "moved": "red", "failed": "red"}
 
@@ -54,7 +57,11 @@ def verify(arguments: list[str]) -> int:
     if not chosen:
         raise WrongCallError(f"{options.results} has no finished runs")
     ERR.print(f"{len(chosen)} of {len(read)} records; --seed {seed} picks the same again")
-    found = [run_again(record, read, f"{i}/{len(chosen)}") for i, record in enumerate(chosen, 1)]
+    specs = [spec_of(record) for record in chosen]
+    found = [
+        run_again(record, spec, read, f"{i}/{len(chosen)}")
+        for i, (record, spec) in enumerate(zip(chosen, specs, strict=True), 1)
+    ]
     if options.json:
         print(json.dumps([one.to_json() for one in found]))
     else:
@@ -62,15 +69,20 @@ def verify(arguments: list[str]) -> int:
     return 1 if any(one.verification in ("moved", "failed") for one in found) else 0
 
 
-def run_again(record: Record, all_records: list[Record], count: str) -> Again:
-    """Runs a record's spec here and now, and looks at what came of it."""
-    from engram.experiments.run import run_spec
+def spec_of(record: Record) -> Spec:
+    """What a record was made of, refused where that cannot be run here."""
     from engram.experiments.spec import from_json
 
     try:
-        spec = from_json(record.spec)
+        return from_json(record.spec)
     except ValueError as error:  # another engram's spec, or the data cannot be had
         raise WrongCallError(f"{record.key}: {error}") from error
+
+
+def run_again(record: Record, spec: Spec, all_records: list[Record], count: str) -> Again:
+    """Runs a record's spec here and now, and looks at what came of it."""
+    from engram.experiments.run import run_spec
+
     machine = record.environment.get("cpu", "an unknown processor")
     ERR.print(f"{count}  {escape(record.preset or record.key)} seed {record.seed}: {record.seconds:.0f} s on {machine}")
     try:

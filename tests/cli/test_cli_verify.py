@@ -63,6 +63,16 @@ def test_a_record_that_is_far_off_has_moved_and_the_status_says_so(engram: Engra
     assert "1 moved" in answer.out
 
 
+def test_a_spec_that_cannot_be_run_here_is_refused_before_any_other_is_run(engram: Engram, recorded: Path) -> None:
+    *others, last = (json.loads(line) for line in recorded.read_text().splitlines())
+    last["spec"]["scenario"]["images"] = {"tiny": "sha256:0000000000000000"}
+    recorded.write_text("".join(json.dumps(line) + "\n" for line in (*others, last)))
+    answer = engram("verify", "--sample", "4")
+    assert answer.status == 2
+    assert f"{last['key']}: image set tiny here is" in answer.err
+    assert "1/4" not in answer.err
+
+
 @pytest.mark.parametrize(
     ("call", "says"),
     [
