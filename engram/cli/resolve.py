@@ -85,9 +85,11 @@ def fitted(spec: Spec, options: Any) -> Spec:
         raise ValueError(f"method {spec.method_name} keeps {fixed:,} bytes, more than memory_budget {budget:,}")
     members = list(spec.method.members())
     for buffer in buffers:
-        images = (budget - fixed) // buffer.image_bytes(pixels)
-        if images < len(tasks):
-            raise ValueError(f"memory_budget {budget:,} leaves room for {images} images; keep one a task or more")
+        slots = len(tasks) * buffer.slots()
+        scales = slots * 2 * tasks.shape[0] * torch.float32.itemsize  # each slot keeps how its pixels are scaled
+        images = max(0, budget - fixed - scales) // buffer.image_bytes(pixels)
+        if images < slots:
+            raise ValueError(f"memory_budget {budget:,} leaves room for {images} images; {slots} or more are needed")
         members[members.index(buffer)] = replace(buffer, capacity=images)
     return replace(spec, method=combine(members))
 

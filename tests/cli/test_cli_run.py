@@ -264,6 +264,15 @@ def test_the_help_of_a_run_names_values_and_their_sources(engram: Engram) -> Non
         assert words in answer.out
 
 
+@pytest.mark.parametrize(("method", "image"), [("rehearsal", 36 * 4 + 2), ("rehearsal-c", 36 + 2), ("gem", 36 * 4 + 2)])
+def test_what_is_kept_stays_within_the_memory_budget(engram: Engram, method: str, image: int) -> None:
+    budget = 8 * image  # eight images, and nothing for how they are scaled
+    call = ("run", "split-tiny/class", method, "--epochs", "1", "--hidden", "8", "--memory-budget", str(budget))
+    (record,) = engram(*call, "--json").records
+    assert record["spec"]["method"][0]["capacity"] == 7
+    assert budget - 4 * image < sum(record["memory"]["kept"].values()) <= budget
+
+
 def test_the_metrics_asked_for_are_recorded(engram: Engram) -> None:
     (record,) = engram(*TINY, "--forward-transfer", "--evaluate-every", "2", "--no-mask", "--json").records
     assert isinstance(record["forward_transfer"], float)
