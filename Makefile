@@ -19,7 +19,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constr
 	$(PIP) --no-build-isolation --editable '.[dev,ray,track,docs]'
 	touch $@
 
-demo: install  ## one seed of the rows of Table 2, beside print; about 3 minutes
+demo: install  ## one seed of the rows of Table 2, beside print; about 6 minutes
 	$(BIN)/engram reproduce table2 --seeds 1 --skip gem dgr rtf --results runs/demo
 
 test: .venv/developed lint  ## what CI runs
