@@ -78,7 +78,8 @@ def dispatch(argv: list[str]) -> int:
         near = difflib.get_close_matches(argv[0], COMMANDS, n=1)
         hint = f"did you mean {near[0]}? " if near else ""
         return refuse(f"command {argv[0]!r} is unknown; {hint}choose from {', '.join(COMMANDS)}")
-    if argv[0] in ("reproduce", "search") or "--seeds" in argv:  # there will be workers: they import torch as we do
+    many = argv[0] in ("reproduce", "search") or any(word.partition("=")[0] == "--seeds" for word in argv)
+    if many and not {"-h", "--help", "--dry-run"} & set(argv):  # there will be workers: they import torch as we do
         from engram.experiments.forks import get_ready
 
         get_ready()

@@ -27,7 +27,7 @@ class EngineOptions:
     address: str | None = None
     """Of the Ray cluster, as in 10.0.0.1:6379; else the one that runs here, else one is started."""
     gpu_share: float = 0.25
-    """Share of a GPU that a run takes on Ray, with --device cuda."""
+    """Share of a GPU that a run takes on Ray, where its device is cuda."""
 
 
 def parse(cls: type[T], arguments: Sequence[str], prog: str) -> T:

@@ -45,6 +45,19 @@ def test_every_command_has_help(engram: Engram, command: str) -> None:
     assert f"usage: engram {command}" in answer.out
 
 
+@pytest.mark.parametrize(
+    ("call", "workers"),
+    [(["reproduce", "--help"], 0), (["run", "-h", "--seeds", "3"], 0), (["run", "split-none/class", "--seeds=3"], 1)],
+)
+def test_help_gets_no_workers_ready(
+    engram: Engram, work: Path, monkeypatch: pytest.MonkeyPatch, call: list[str], workers: int
+) -> None:
+    ready: list[int] = []
+    monkeypatch.setattr("engram.experiments.forks.get_ready", lambda: ready.append(1))
+    engram(*call)
+    assert len(ready) == workers
+
+
 def test_the_version_is_the_package_s(engram: Engram) -> None:
     import engram as package
 
