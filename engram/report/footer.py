@@ -9,7 +9,7 @@ from engram.experiments.records import Record
 from engram.paper.cells import COPIED, QUEUE_TABLES, Cell
 from engram.paper.notes import SPREAD, SPREAD_OF_COPIED, SPREAD_OF_QUEUE, table_notes
 from engram.paper.twin_cells import TwinCell
-from engram.report.layout import MARKS, TITLES
+from engram.report.layout import MARKS, NEEDS, TITLES
 
 
 def footer(table: str, cells: Sequence[Cell], runs: Sequence[Record]) -> list[str]:
@@ -17,6 +17,8 @@ def footer(table: str, cells: Sequence[Cell], runs: Sequence[Record]) -> list[st
     lines = [agreement(cells), SPREAD_OF_QUEUE if table in QUEUE_TABLES else SPREAD]
     if any(cell.row in COPIED for cell in cells):
         lines.append(SPREAD_OF_COPIED)
+    if table not in QUEUE_TABLES:
+        lines.append(needs([name for name in TITLES if any(cell.row == name for cell in cells)]))
     if runs:
         machines = Counter(machine(record) for record in runs)
         lines += [
@@ -26,6 +28,14 @@ def footer(table: str, cells: Sequence[Cell], runs: Sequence[Record]) -> list[st
         ]
         lines.append(f"Failed runs: {failures(runs) or 'none'}.")
     return [*lines, *table_notes(table)]
+
+
+def needs(rows: Sequence[str]) -> str:
+    """`Needs task boundaries: L2, EWC; past data: none; neither: Adam.`"""
+    who = {what: [row for row in rows if row in names] for what, names in NEEDS.items()}
+    who["neither"] = [row for row in rows if not any(row in names for names in NEEDS.values())]
+    said = [f"{what}: {', '.join(TITLES[row] for row in of) or 'none'}" for what, of in who.items()]
+    return f"Needs task {'; '.join(said)}."
 
 
 def agreement(cells: Sequence[Cell]) -> str:

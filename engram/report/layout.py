@@ -27,6 +27,13 @@ HEADINGS = {
 
 MEMORY = ("rehearsal", "rehearsal-c", "gem", "dgr", "rtf")
 """Rows with a check mark in print's column Memory, below a thin rule in their group."""
+NEEDS: dict[str, tuple[str, ...]] = {
+    "boundaries": (
+        "l2", "rehearsal", "rehearsal-c", "ewc", "online-ewc", "si", "mas", "lwf", "gem", "dgr", "rtf",
+    ),
+    "past data": ("rehearsal", "rehearsal-c", "gem", "offline"),
+}  # fmt: skip
+"""What the methods of the rows declare, without torch; a test compares."""
 GROUPS: dict[str, tuple[str, ...]] = {
     "Baselines": ("adam", "sgd", "adagrad", "l2", "rehearsal", "rehearsal-c"),
     "Continual learning methods": ("ewc", "online-ewc", "si", "mas", "lwf", "gem", "dgr", "rtf"),

@@ -6,13 +6,14 @@ import re
 import pytest
 
 from engram.experiments.records import Record
-from engram.paper.cells import cells, preset_name
+from engram.methods import methods
+from engram.paper.cells import cells, preset_name, published
 from engram.paper.notes import NOTES
 from engram.paper.twin_cells import twin_cells
 from engram.paper.twins import twins_of
 from engram.report.footer import duration, footer, size
 from engram.report.latex import escaped
-from engram.report.layout import headings, sections
+from engram.report.layout import NEEDS, headings, sections
 from engram.report.written import written
 
 
@@ -193,6 +194,13 @@ def test_what_stands_below():
     assert not any("standard error" in line for line in footer("table4", cells("table4", []), []))
     assert (duration(90), duration(600), duration(7800)) == ("90 s", "10 min", "2 h 10 min")
     assert (size(4_500), size(4_508_800)) == ("4.5 kB", "4.5 MB")
+
+
+def test_the_tables_say_what_each_method_needs_as_it_declares_it():
+    for row in published()["table2"]:
+        assert {what for what, rows in NEEDS.items() if row in rows} == methods()[row].needs, row
+    below = footer("table2", cells("table2", [], ["adagrad", "ewc", "rehearsal"]), [])
+    assert "Needs task boundaries: Naive rehearsal, EWC; past data: Naive rehearsal; neither: Adagrad." in below
 
 
 def test_departures_of_the_authors_code_are_in_the_cells_notes():
