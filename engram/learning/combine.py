@@ -16,6 +16,9 @@ SOLE = ("network", "curriculum", "data", "loss")
 
 def combine(methods: Sequence[Method]) -> Method:
     """One method that does what all of these do; refused where two of them want the same thing."""
+    for method in methods if isinstance(methods, list | tuple) else [methods]:
+        if not isinstance(method, Method):
+            raise TypeError(f"method {method!r} is none; give an instance, such as engram.EWC(coef=600), or several")
     members = tuple(member for method in methods for member in method.members())
     if not members:
         raise ValueError("no method was given; give one or more")

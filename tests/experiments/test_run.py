@@ -214,6 +214,12 @@ def test_a_method_can_be_run_again(images):
     assert method.tasks == 0
 
 
+@pytest.mark.parametrize("wrong", ["ewc", eg.EWC, ["ewc"], [eg.Adam(), eg.EWC], None])
+def test_what_is_no_method_is_refused_in_words(images, wrong):
+    with pytest.raises(TypeError, match="give an instance, such as"):
+        eg.run(eg.split(images), wrong)
+
+
 def test_a_device_that_is_not_there_is_refused(images):
     with pytest.raises(ValueError, match="device 'tpu' cannot be used here; choose from cpu"):
         go(images, device="tpu")
