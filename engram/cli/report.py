@@ -26,7 +26,7 @@ class PageOptions:
     """What goes into the page."""
 
     records: tyro.conf.Positional[tuple[Path, ...]] = ()
-    """Record files, or folders with some (*.jsonl); where none are named, all in --results."""
+    """Record files, or folders with some (*.jsonl, at any depth); where none are named, all in --results."""
     results: Path = Path("results")
     """Folder with the records."""
     samples: Path | None = None
@@ -98,10 +98,9 @@ def check(options: PageOptions) -> None:
 
 
 def record_files(options: PageOptions) -> list[Path]:
-    """The files to read now."""
-    if not options.records:
-        return sorted(options.results.glob("*.jsonl"))
-    return [file for path in options.records for file in (sorted(path.glob("*.jsonl")) if path.is_dir() else [path])]
+    """The files to read now; of a folder all, those of a search below it too."""
+    places = options.records or (options.results,)
+    return [file for path in places for file in ([path] if path.is_file() else sorted(path.rglob("*.jsonl")))]
 
 
 def all_files(options: PageOptions) -> list[Path]:
