@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
@@ -23,7 +23,7 @@ from engram.experiments import records  # noqa: E402
 from engram.experiments.records import Record  # noqa: E402
 from engram.experiments.tuning import tuned  # noqa: E402
 from engram.methods import methods  # noqa: E402
-from engram.paper.cells import TABLES, Cell, cells, published, runs_by_label  # noqa: E402
+from engram.paper.cells import COPIED, TABLES, Cell, Protocol, cells, published, runs_by_label  # noqa: E402
 from engram.report.layout import MARKS, TITLES, number, ours  # noqa: E402
 
 
@@ -168,6 +168,21 @@ def whole_table(name: str) -> str:
     return table(["method", *columns], rows)
 
 
+def common() -> str:
+    """The copied rows of Table 2 in the protocol of the others, beside their own."""
+    columns = list(TABLES["table2"][1])
+    own, other = (
+        {(cell.row, cell.column): cell for cell in cells("table2", read(), COPIED, protocol=protocol)}
+        for protocol in get_args(Protocol)
+    )
+    rows = [
+        [TITLES[row], *(f"{ours(other[row, column])}<br>(own: {ours(own[row, column])})" for column in columns)]
+        for row in published()["table2"]
+        if row in COPIED
+    ]
+    return table(["method", *columns], rows)
+
+
 def readme_table(runs: dict[str, int] | None = None) -> str:
     """Table 2 for the README: each row over its seeds 0 … n − 1, n as given, or as many as all columns have."""
     scenarios = list(TABLES["table2"][1].values())
@@ -209,6 +224,7 @@ ANSWERS: dict[str, Callable[..., str]] = {
     "measured": measured,
     "ledger": ledger,
     "table": whole_table,
+    "common": common,
 }
 
 if __name__ == "__main__":
