@@ -146,9 +146,9 @@ def test_values_that_cannot_work_are_refused_before_anything_runs(
 @pytest.mark.parametrize(
     ("name", "text", "words"),
     [
-        ("mine.txt", "", ["mine.txt is no Python file", ".py"]),
-        ("mine.py", "class Mine: ...", ["mine.py defines no subclass of engram.Method"]),
-        ("mine.py", "def f(:", ["mine.py cannot be loaded", "SyntaxError"]),
+        ("unusable.txt", "", ["unusable.txt is no Python file", ".py"]),
+        ("unusable.py", "class Unusable: ...", ["unusable.py defines no subclass of engram.Method"]),
+        ("unusable.py", "def f(:", ["unusable.py cannot be loaded", "SyntaxError"]),
         ("taken.py", "steps", ["the method's field steps", "another name"]),
         ("taken.py", "seeds", ["the method's field seeds", "another name"]),
     ],
