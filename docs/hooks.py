@@ -19,6 +19,7 @@ sys.path.insert(0, str(ROOT))
 
 from engram.cli.look import ls_methods  # noqa: E402
 from engram.cli.options import field_docs  # noqa: E402
+from engram.cli.search import point  # noqa: E402
 from engram.experiments import records  # noqa: E402
 from engram.experiments.records import Record  # noqa: E402
 from engram.experiments.tuning import tuned  # noqa: E402
@@ -134,7 +135,7 @@ def ledger(folder: str) -> str:
             [
                 f"`{line.method}`",
                 *(f"{value:.2f}" if value is not None else "–" for value in (line.best, line.median, line.worst)),
-                ", ".join(f"{name} {value:.3g}" if name != "mixing" else value for name, value in line.point.items()),
+                point(line.point),
                 number(line.final, line.final_std),
                 str(line.trials.runs),
                 f"{line.trials.steps:,}",

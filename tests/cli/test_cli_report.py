@@ -45,9 +45,10 @@ def test_all_records_of_results_become_one_file(engram: Engram, work: Path) -> N
 
 def test_files_and_folders_can_be_named(engram: Engram, work: Path) -> None:
     made(work / "runs/a.jsonl")
+    made(work / "runs/search/mine/records.jsonl", key="m", method="ewc")
     made(work / "more.jsonl", key="l", method="si")
     assert engram("report", "runs", "more.jsonl", "--out", "deep/page.html").status == 0
-    assert data_of(work / "deep/page.html")["records"] == 2
+    assert data_of(work / "deep/page.html")["records"] == 3
 
 
 def test_a_torn_line_is_reported_and_the_rest_is_shown(engram: Engram, work: Path) -> None:
