@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from statistics import fmean, median
 from types import ModuleType
 from typing import Any
 
@@ -140,7 +141,11 @@ def bare_setting(bare: ModuleType, learner: Learner, task: Task) -> Any:
 
 
 def methods_cost(scenario: str, names: Sequence[str], net: str = "mlp") -> dict[str, Any]:
-    """A step of each method on its last task, and a task's Fisher, as multiples of plain Adam's step and epoch."""
+    """A step of each method on its last task, and a task's Fisher, as multiples of plain Adam's step and epoch.
+
+    The median over 600 steps of each, a step against the plain one just before it: a processor that changes its
+    clock meanwhile changes both, and means of some dozens of steps moved by 0.04 between calls.
+    """
     settle(threads=1)
     plain = preset(scenario, "adam", net=net)
     last = len(plain.scenario.deal(0)) - 1
@@ -149,8 +154,8 @@ def methods_cost(scenario: str, names: Sequence[str], net: str = "mlp") -> dict[
         *_, task, plain_step = stepper(plain, last)
         *_, other_task, step = stepper(preset(scenario, name, net=net), last)
         with task.train.opened(load=True), other_task.train.opened(load=True):
-            rounds = [in_turns(plain_step, step) for _ in range(ROUNDS)]
-            found[name] = min(two for _, two in rounds) / min(one for one, _ in rounds)
+            pairs = [one_after_other(plain_step, step) for _ in range(2 * ROUNDS * STEPS)]
+            found[name] = median(seconds / plain_seconds for plain_seconds, seconds in pairs)
     found["fisher"] = fisher_cost(plain)
     return {"scenario": scenario, "methods": found}
 
@@ -173,14 +178,17 @@ def fisher_cost(spec: Spec) -> float:
 
 def in_turns(first: Callable[[], None], second: Callable[[], None]) -> tuple[float, float]:
     """Mean seconds of each, one call of one after one of the other: both see the caches that the other left."""
-    one = two = 0.0
-    for _ in range(STEPS):
-        start = time.perf_counter()
-        first()
-        middle = time.perf_counter()
-        second()
-        one, two = one + middle - start, two + time.perf_counter() - middle
-    return one / STEPS, two / STEPS
+    one, two = zip(*(one_after_other(first, second) for _ in range(STEPS)), strict=True)
+    return fmean(one), fmean(two)
+
+
+def one_after_other(first: Callable[[], None], second: Callable[[], None]) -> tuple[float, float]:
+    """Seconds of one call each."""
+    start = time.perf_counter()
+    first()
+    middle = time.perf_counter()
+    second()
+    return middle - start, time.perf_counter() - middle
 
 
 def unavoidable(learner: Learner, batch: int) -> Callable[[], None]:
