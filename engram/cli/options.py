@@ -21,7 +21,7 @@ class EngineOptions:
     """Where runs are computed."""
 
     engine: Literal["local", "ray"] = "local"
-    """Processes of this machine, or a Ray cluster (pip install engram[ray])."""
+    """Processes of this machine, or a Ray cluster (the extra ray: see docs/cluster.md)."""
     workers: int | None = None
     """Runs at a time; as many as there are cores."""
     address: str | None = None

@@ -85,7 +85,7 @@ class RunOptions(EngineOptions):
     json: bool = False
     """Print records as JSON, one a line."""
     track: tuple[Literal["tensorboard", "mlflow", "wandb"], ...] = ()
-    """Also write to these trackers, into the folder --out; nothing is sent anywhere. Needs engram[track]."""
+    """Also write to these trackers, into the folder --out; nothing is sent anywhere. Needs the extra track."""
     samples: Path | None = None
     """Folder for pictures of what the method's generator draws after each task: KEY-task-N.png, 64 images."""
     dry_run: bool = False

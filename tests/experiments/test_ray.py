@@ -14,7 +14,7 @@ from engram.experiments.engines import run_jobs
 from engram.experiments.local import Local
 from engram.experiments.ray_engine import OnRay
 
-ray = pytest.importorskip("ray", reason="engram[ray] is not installed")
+ray = pytest.importorskip("ray", reason="the extra ray is not installed")
 
 
 @pytest.fixture
