@@ -24,7 +24,16 @@ from engram.experiments import records  # noqa: E402
 from engram.experiments.records import Record  # noqa: E402
 from engram.experiments.tuning import tuned  # noqa: E402
 from engram.methods import methods  # noqa: E402
-from engram.paper.cells import COPIED, TABLES, Cell, Protocol, cells, published, runs_by_label  # noqa: E402
+from engram.paper.cells import (  # noqa: E402
+    COPIED,
+    QUEUE_TABLES,
+    TABLES,
+    Cell,
+    Protocol,
+    cells,
+    published,
+    runs_by_label,
+)
 from engram.report.layout import MARKS, TITLES, number, ours  # noqa: E402
 
 
@@ -159,14 +168,14 @@ def machines() -> str:
 
 def whole_table(name: str) -> str:
     """A published table, ours above print."""
-    columns = list(TABLES[name][1])
     found = {(cell.row, cell.column): cell for cell in cells(name, read())}
+    columns = list(dict.fromkeys(column for _, column in found))
     rows = [
         [TITLES.get(row, row), *(f"{ours(c)}<br>({number(c.paper, c.paper_std)}) {MARKS[c.verdict]}" for c in of_row)]
         for row in published()[name]
         for of_row in [[found[row, column] for column in columns]]
     ]
-    return table(["method", *columns], rows)
+    return table(["tasks" if name in QUEUE_TABLES else "method", *columns], rows)
 
 
 def common() -> str:

@@ -129,10 +129,11 @@ def compare_table1(form: Format, out: Path | None) -> int:
     from engram.scenarios.categorize import ROWS
     from engram.scenarios.named import scenario
 
+    names = [f"{maker}-mnist/{kind}" for maker in ("split", "permuted") for kind in ("iid", "domain", "class", "task")]
     found = []
-    for maker in ("split", "permuted"):
-        for kind in ("iid", "domain", "class", "task"):
-            name = f"{maker}-mnist/{kind}"
+    with ERR.status("") as status:
+        for place, name in enumerate(names, 1):
+            status.update(f"{place}/{len(names)}  {name}")
             found.append(description(name, scenario(name), seed=0))
     if form == "json":
         keys = ("scenario", "kind", "declared", "heads", "evidence")

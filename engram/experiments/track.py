@@ -155,7 +155,8 @@ class Tracking:
         for name in self.names:
             package = TRACKERS[name].package
             if importlib.util.find_spec(package) is None:
-                raise ValueError(f"track {name} needs the package {package}: pip install '.[track]' in engram's checkout")
+                how = "pip install '.[track]' in engram's checkout"
+                raise ValueError(f"track {name} needs the package {package}: {how}")
 
     def watch(self, event: At) -> None:
         """Hands progress on to the trackers; a run that is only read never reports, and opens nothing."""

@@ -86,4 +86,7 @@ def test_without_ray_the_call_is_refused(
     monkeypatch.setitem(sys.modules, "ray", None)
     answer = engram("run", "split-tiny/class", "adam", "--engine", "ray")
     assert answer.status == 2
-    assert answer.err.splitlines()[-1] == "engram: engine ray needs the package ray: pip install '.[ray]' in engram's checkout"
+    assert (
+        answer.err.splitlines()[-1]
+        == "engram: engine ray needs the package ray: pip install '.[ray]' in engram's checkout"
+    )

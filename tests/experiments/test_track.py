@@ -159,7 +159,8 @@ def test_a_tracker_that_fails_is_reported_and_the_run_goes_on(tmp_path, monkeypa
 def test_a_tracker_that_is_not_installed_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr(track.TensorBoard, "package", "not_installed")
     with pytest.raises(
-        ValueError, match=r"track tensorboard needs the package not_installed: pip install 'engram\[track\]'"
+        ValueError,
+        match=r"track tensorboard needs the package not_installed: pip install '.\[track\]'",
     ):
         Tracking(["tensorboard"], tmp_path)
 
