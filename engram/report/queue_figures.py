@@ -82,8 +82,10 @@ def draw(ax: Axes, records: Sequence[Record], style: Look, **line: Any) -> None:
         ax.fill_between(tasks, low, high, color=style.color, alpha=0.15, linewidth=0, label=style.label)
 
 
-def several(records: Sequence[Record]) -> str:
-    return f" (n={len(records)})" if len(records) > 1 else ""
+def several(*curves: Sequence[Record]) -> str:
+    """How many runs the curves of a panel are made of, where it is more than one."""
+    counts = list(dict.fromkeys(len(records) for records in curves if records))
+    return f" (n={' and '.join(map(str, counts))})" if max(counts, default=0) > 1 else ""
 
 
 def refuse_nothing(found: bool, table: str) -> None:
@@ -105,7 +107,7 @@ class Figure3:
         fig, axes = panels(len(found), width=4.2, height=3.4, sharey=True)
         fig.set_label("Average accuracy along the queue of 78 tasks")
         for ax, (net, columns) in zip(axes, found.items(), strict=True):
-            ax.set_title(net.upper() + several(next(filter(None, columns.values()))))
+            ax.set_title(net.upper() + several(*columns.values()))
             for column, runs in columns.items():
                 hollow = {"markerfacecolor": "white", "alpha": 0.75} if column.endswith("worst") else {}
                 draw(ax, runs, LOOKS[column], **hollow)
@@ -127,13 +129,12 @@ class Figure4:
         shades = matplotlib.colormaps[MAP].resampled(len(WEIGHTS) + 1)
         some = False
         for ax, (method, heads) in zip(axes, [(m, h) for m in PENALTIES for h in HEADS], strict=True):
-            runs: list[Record] = []
-            for place, weight in enumerate(WEIGHTS):
-                runs = pictured.of(Setting(method, weight, self.net, heads)) or runs
+            found = {weight: pictured.of(Setting(method, weight, self.net, heads)) for weight in WEIGHTS}
+            for place, (weight, runs) in enumerate(found.items()):
                 style = Look(f"weight {weight:g}", matplotlib.colors.to_hex(shades(place)), "osD^vP"[place])
-                draw(ax, pictured.of(Setting(method, weight, self.net, heads)), style)
-            ax.set_title(f"{look(method).label}, {heads} heads{several(runs)}")
-            some = some or bool(runs)
+                draw(ax, runs, style)
+            ax.set_title(f"{look(method).label}, {heads} heads{several(*found.values())}")
+            some = some or any(found.values())
         refuse_nothing(some, f"{NETS[self.net]} --heads both")
         return pictured.finish(fig, axes, 2, legend=6)
 
@@ -157,7 +158,7 @@ class Figure5:
             found = {heads: pictured.of(Setting(method, weight, self.net, heads)) for heads in HEADS}
             for heads, runs in found.items():
                 draw(ax, runs, styles[heads])
-            ax.set_title(f"{look(method).label}, weight {weight:g}{several(found['random'])}")
+            ax.set_title(f"{look(method).label}, weight {weight:g}{several(*found.values())}")
             some = some or any(found.values())
         refuse_nothing(some, f"{NETS[self.net]} --heads both")
         return pictured.finish(fig, axes, 3, legend=2)
