@@ -34,6 +34,7 @@ from engram.paper.cells import (  # noqa: E402
     published,
     runs_by_label,
 )
+from engram.paper.long_queue import SCENARIOS, averages  # noqa: E402
 from engram.report.layout import MARKS, TITLES, number, ours  # noqa: E402
 
 
@@ -193,6 +194,30 @@ def common() -> str:
     return table(["method", *columns], rows)
 
 
+def along(column: str, *settings: str) -> str:
+    """Runs on the long queue, seed 0 of each setting (`coef=0.01,xi=0.001`), above a column of Table 5."""
+    method, _, which = column.partition("/")
+    printed = published()["table5"]
+    usual = vars(methods()[method]())
+    rows = []
+    for setting in settings:
+        changed = dict(part.split("=") for part in setting.split(","))
+        fields = usual | {name: type(usual[name])(value) for name, value in changed.items()}
+        run = next(r for r in read() if on_queue(r, method) and fields.items() <= r.spec["method"][0].items())
+        values = averages(run)
+        rows.append([setting.replace("=", " ").replace(",", ", "), *(f"{values[int(n) - 1]:.2f}" for n in printed)])
+    rows.append([f"print, {which}", *(f"{printed[n][column]:.2f}" for n in printed)])
+    return table([TITLES[method], *(f"after {n}" for n in printed)], rows)
+
+
+def on_queue(record: Record, method: str) -> bool:
+    """Seed 0 of the MLP with random heads."""
+    if record.scenario not in SCENARIOS.values() or (record.method, record.seed) != (method, 0):
+        return False
+    net = record.spec["net"]
+    return (net["name"], net["heads"]) == ("mlp", "random")
+
+
 def readme_table(runs: dict[str, int] | None = None) -> str:
     """Table 2 for the README: each row over its seeds 0 … n − 1, n as given, or as many as all columns have."""
     scenarios = list(TABLES["table2"][1].values())
@@ -235,6 +260,7 @@ ANSWERS: dict[str, Callable[..., str]] = {
     "ledger": ledger,
     "table": whole_table,
     "common": common,
+    "along": along,
 }
 
 if __name__ == "__main__":
