@@ -203,14 +203,14 @@ def along(column: str, *settings: str) -> str:
     for setting in settings:
         changed = dict(part.split("=") for part in setting.split(","))
         fields = usual | {name: type(usual[name])(value) for name, value in changed.items()}
-        run = next(r for r in read() if on_queue(r, method) and fields.items() <= r.spec["method"][0].items())
+        run = next(r for r in read() if from_queue(r, method) and fields.items() <= r.spec["method"][0].items())
         values = averages(run)
         rows.append([setting.replace("=", " ").replace(",", ", "), *(f"{values[int(n) - 1]:.2f}" for n in printed)])
     rows.append([f"print, {which}", *(f"{printed[n][column]:.2f}" for n in printed)])
     return table([TITLES[method], *(f"after {n}" for n in printed)], rows)
 
 
-def on_queue(record: Record, method: str) -> bool:
+def from_queue(record: Record, method: str) -> bool:
     """Seed 0 of the MLP with random heads."""
     if record.scenario not in SCENARIOS.values() or (record.method, record.seed) != (method, 0):
         return False
