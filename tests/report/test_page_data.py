@@ -172,11 +172,23 @@ def test_a_twin_names_its_setting_and_is_not_listed_as_another_run():
     assert data["own"] == []
 
 
-def queued(method: str, weight: str, seed: int, last: float):
+def queued(method: str, weight: str, seed: int, last: float, scenario: str = "long-queue/task"):
     """78 tasks: 100 on each until the last, then `last`."""
     accuracy = [[100.0] * i for i in range(1, 78)] + [[last] * 78]
-    label = f"long-queue/task {method}{weight}"
-    return record(method, seed, last, scenario="long-queue/task", accuracy=accuracy, preset=label, fields={"c": weight})
+    label = f"{scenario} {method}{weight}"
+    return record(method, seed, last, scenario=scenario, accuracy=accuracy, preset=label, fields={"c": weight})
+
+
+@pytest.mark.parametrize(
+    ("scenario", "remarks"),
+    [
+        ("long-queue/task", []),
+        ("long-queue-with-cyrillic-letters/task", ["Cyrillic letters stand in for EMNIST letters"]),
+    ],
+)
+def test_a_table_says_what_stands_in(scenario, remarks):
+    (table,) = assemble([queued("si", " coef=0.1", 0, 80.0, scenario)])["tables"]
+    assert table["remarks"] == remarks
 
 
 def test_a_column_of_the_long_queue_is_its_best_or_worst_weight():

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from engram.experiments.records import Record
 from engram.paper.cells import QUEUE_TABLES, TABLES, band, cells, preset_name, runs_by_label
 from engram.paper.claim_tests import results
-from engram.paper.long_queue import NETS, Runs
+from engram.paper.long_queue import NETS, REMARKS, Runs
 from engram.paper.long_queue import settings as settings_of_queue
 from engram.paper.twin_cells import best_of, twin_cells
 from engram.paper.twins import twins_of
@@ -41,11 +41,17 @@ def table_of(name: str, records: Sequence[Record], named: Mapping[str, Setting])
         "name": name,
         "title": title,
         "head": "method" if queue is None else "after task",
+        "remarks": remarks(queue.values()) if queue else [],
         "columns": [{"name": column, "scenario": scenario} for column, scenario in columns.items()],
         "rows": [{"name": row, "title": TITLES.get(row, row), "cells": found} for row, found in rows.items()],
         "tests": {column: comparisons(found) for column, found in measured.items() if len(found) > 1},
         "twins": twins(name, records, named),
     }
+
+
+def remarks(labels: Iterable[str]) -> list[str]:
+    """What everything made of these runs has to say."""
+    return [text for scenario, text in REMARKS.items() if any(label.startswith(scenario) for label in labels)]
 
 
 def queue_labels(table: str, records: Sequence[Record]) -> dict[str, str]:

@@ -110,7 +110,13 @@ function tally(table) {
   const number = verdict => cellsOf(table).filter(cell => cell.verdict === verdict).length;
   const telling = cellsOf(table).filter(cell => cell.telling && cell.verdict !== "missing");
   return `${number("agrees")} agree, ${number("higher")} higher, ${number("lower")} lower, ${number("missing")} missing; `
-    + `of ${telling.length} telling cells ${telling.filter(cell => cell.verdict === "agrees").length} agree`;
+    + `of ${telling.length} telling cells ${telling.filter(cell => cell.verdict === "agrees").length} agree`
+    + remarks(table);
+}
+
+// What everything made of these runs has to say.
+function remarks(table) {
+  return table.remarks.map(text => `; ${text}`).join("");
 }
 
 // Whether the paired test shows a difference from the method that was picked.
@@ -179,7 +185,8 @@ function alongQueue(table) {
   };
   const last = series.map(({ name, cells }) => `${name} ${percent(cells.at(-1).ours)} (${percent(cells.at(-1).paper)} in print)`);
   return figure({
-    title: "Average accuracy over the tasks seen", draw, describe: `After task ${tasks.at(-1)}: ${last.join("; ")}.`,
+    title: `Average accuracy over the tasks seen${remarks(table)}`, draw,
+    describe: `After task ${tasks.at(-1)}: ${last.join("; ")}.`,
     legend: [...series.map(({ k, name }) => [`line s${k}`, name]), ["line s6 dash thin", "print"]],
     head: [table.head, ...series.flatMap(({ name }) => [name, "print"])],
     rows: () => table.rows.map(row => [row.title, ...row.cells.flatMap(cell => [percent(cell.ours), percent(cell.paper)])]),
