@@ -21,6 +21,7 @@ from engram.experiments.engines import At, Engine, EngineError, Job, run_jobs
 from engram.experiments.local import Local
 from engram.experiments.records import Record, UnwritableError
 from engram.experiments.store import RECORDS, Store
+from engram.report.footer import duration
 
 
 def engine_of(options: EngineOptions) -> Engine:
@@ -159,11 +160,3 @@ class Display:
         values = [record.average_accuracy for record in ended if record.average_accuracy is not None]
         mean = f"{statistics.fmean(values):.2f} " if values else ""
         return f"{mean}({len(ended)}/{len(jobs)})" if jobs else ""
-
-
-def duration(seconds: float) -> str:
-    """As people say it."""
-    for unit, size in (("h", 3600), ("min", 60)):
-        if seconds >= 2 * size:
-            return f"{seconds / size:.0f} {unit}"
-    return f"{seconds:.0f} s"

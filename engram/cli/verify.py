@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import random
 from collections import Counter
 from dataclasses import dataclass
@@ -19,6 +20,7 @@ from engram.cli.screen import ERR, OUT
 from engram.experiments import records
 from engram.experiments.records import Record
 from engram.paper.verify import Again, compared, picked
+from engram.report.footer import duration
 
 if TYPE_CHECKING:
     from engram.experiments.spec import Spec
@@ -36,6 +38,8 @@ class VerifyOptions:
     """How many."""
     seed: int | None = None
     """Picks the same ones again."""
+    minutes: float | None = None
+    """Only runs that took at most so long."""
     results: Path = Path("results")
     """Folder with the records."""
     json: bool = False
@@ -53,10 +57,14 @@ def verify(arguments: list[str]) -> int:
         raise WrongCallError(f"{options.results} has no records of {options.table!r}; choose from {choices}")
     read = [r for name, file in files.items() if options.table in ("", name) for r in records.read(file)]
     seed = random.randrange(10_000) if options.seed is None else options.seed
-    chosen = picked(read, options.sample, seed)
+    limit = math.inf if options.minutes is None else 60 * options.minutes
+    quick = [record for record in read if record.seconds <= limit]
+    chosen = picked(quick, options.sample, seed)
     if not chosen:
-        raise WrongCallError(f"{options.results} has no finished runs")
-    ERR.print(f"{len(chosen)} of {len(read)} records; --seed {seed} picks the same again")
+        within = "" if options.minutes is None else f" of {options.minutes:g} minutes or less"
+        raise WrongCallError(f"{options.results} has no finished runs{within}")
+    took = sum(record.seconds for record in chosen)
+    ERR.print(f"{len(chosen)} of {len(quick)} records, {duration(took)} when made; --seed {seed} picks the same again")
     specs = [spec_of(record) for record in chosen]
     found = [
         run_again(record, spec, read, f"{i}/{len(chosen)}")

@@ -155,7 +155,7 @@ class Tracking:
         for name in self.names:
             package = TRACKERS[name].package
             if importlib.util.find_spec(package) is None:
-                how = "pip install '.[track]' in engram's checkout"
+                how = "pip install -e '.[track]' in engram's checkout"
                 raise ValueError(f"track {name} needs the package {package}: {how}")
 
     def watch(self, event: At) -> None:

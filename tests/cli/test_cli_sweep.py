@@ -11,7 +11,7 @@ from rich.console import Console
 
 import engram as eg
 from engram.cli import sweep
-from engram.cli.sweep import Display, duration
+from engram.cli.sweep import Display
 from engram.experiments.engines import At, Job
 from engram.experiments.records import Record
 from engram.experiments.spec import Spec
@@ -75,11 +75,6 @@ def test_the_display_says_how_far_a_sweep_is(jobs: list[Job], clock: list[float]
     assert display.rest() == ""
 
 
-@pytest.mark.parametrize(("seconds", "words"), [(0.4, "0 s"), (119, "119 s"), (120, "2 min"), (9000, "2 h")])
-def test_time_is_told_as_people_do(seconds: float, words: str) -> None:
-    assert duration(seconds) == words
-
-
 def test_without_ray_the_call_is_refused(
     engram: Callable[..., Answer], data: object, work: object, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -88,5 +83,5 @@ def test_without_ray_the_call_is_refused(
     assert answer.status == 2
     assert (
         answer.err.splitlines()[-1]
-        == "engram: engine ray needs the package ray: pip install '.[ray]' in engram's checkout"
+        == "engram: engine ray needs the package ray: pip install -e '.[ray]' in engram's checkout"
     )

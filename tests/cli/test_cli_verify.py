@@ -49,6 +49,18 @@ def test_a_run_that_is_run_again_gives_the_same_bits(engram: Engram, recorded: P
     assert [path.name for path in Path("results").glob("*.jsonl")] == ["tiny.jsonl"]
 
 
+def test_only_runs_that_were_quick_enough(engram: Engram, recorded: Path) -> None:
+    lines = [json.loads(line) for line in recorded.read_text().splitlines()]
+    for line, seconds in zip(lines, (400, 20, 300, 7300), strict=True):
+        line["seconds"] = seconds
+    recorded.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    answer = engram("verify", "--sample", "4", "--minutes", "5", "--json")
+    assert {one["seed"] for one in answer.json} == {lines[1]["seed"], lines[2]["seed"]}
+    assert "2 of 2 records, 5 min when made" in answer.err
+    refused = engram("verify", "--minutes", "0.1")
+    assert (refused.status, "no finished runs of 0.1 minutes or less" in refused.err) == (2, True)
+
+
 def test_a_record_that_is_a_little_off_is_within_its_spread(engram: Engram, recorded: Path) -> None:
     changed(recorded, 0.2)
     answer = engram("verify", "--sample", "1", "--json")

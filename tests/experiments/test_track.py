@@ -160,7 +160,7 @@ def test_a_tracker_that_is_not_installed_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr(track.TensorBoard, "package", "not_installed")
     with pytest.raises(
         ValueError,
-        match=r"track tensorboard needs the package not_installed: pip install '.\[track\]'",
+        match=r"track tensorboard needs the package not_installed: pip install -e '.\[track\]'",
     ):
         Tracking(["tensorboard"], tmp_path)
 
