@@ -49,7 +49,9 @@ class OnRay:
         try:
             import ray
         except ImportError as error:
-            raise ValueError("engine ray needs the package ray: pip install -e '.[ray]' in engram's checkout") from error
+            raise ValueError(
+                "engine ray needs the package ray: pip install -e '.[ray]' in engram's checkout"
+            ) from error
         if address and address.startswith("ray://"):
             raise ValueError(
                 f"address {address}: Ray's client cannot stream results; run engram on a node of the cluster"
