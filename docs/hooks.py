@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 from itertools import count
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
@@ -176,18 +176,19 @@ def whole_table(name: str) -> str:
         for row in published()[name]
         for of_row in [[found[row, column] for column in columns]]
     ]
-    return table(["tasks" if name in QUEUE_TABLES else "method", *columns], rows)
+    return table(["after task" if name in QUEUE_TABLES else "method", *columns], rows)
 
 
 def common() -> str:
     """The copied rows of Table 2 in the protocol of the others, beside their own."""
     columns = list(TABLES["table2"][1])
-    own, other = (
+    protocols: tuple[Protocol, Protocol] = ("own", "common")
+    own, in_common = (
         {(cell.row, cell.column): cell for cell in cells("table2", read(), COPIED, protocol=protocol)}
-        for protocol in get_args(Protocol)
+        for protocol in protocols
     )
     rows = [
-        [TITLES[row], *(f"{ours(other[row, column])}<br>(own: {ours(own[row, column])})" for column in columns)]
+        [TITLES[row], *(f"{ours(in_common[row, column])}<br>(own: {ours(own[row, column])})" for column in columns)]
         for row in published()["table2"]
         if row in COPIED
     ]

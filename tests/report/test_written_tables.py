@@ -192,7 +192,8 @@ def test_what_stands_below():
     assert "Failed runs: split-mnist/class si seed 3 (failed)." in lines
     assert any("standard error" in line for line in lines)
     assert not any("standard error" in line for line in footer("table4", cells("table4", []), []))
-    assert (duration(90), duration(600), duration(7800)) == ("90 s", "10 min", "2 h 10 min")
+    assert (duration(0.4), duration(90), duration(119)) == ("0 s", "90 s", "119 s")
+    assert (duration(120), duration(600), duration(7800)) == ("2 min", "10 min", "2 h 10 min")
     assert (size(4_500), size(4_508_800)) == ("4.5 kB", "4.5 MB")
 
 
