@@ -170,7 +170,7 @@ def machines() -> str:
 def whole_table(name: str) -> str:
     """A published table, ours above print."""
     found = {(cell.row, cell.column): cell for cell in cells(name, read())}
-    columns = list(dict.fromkeys(column for _, column in found))
+    columns = list(TABLES[name][1])
     rows = [
         [TITLES.get(row, row), *(f"{ours(c)}<br>({number(c.paper, c.paper_std)}) {MARKS[c.verdict]}" for c in of_row)]
         for row in published()[name]
@@ -199,16 +199,28 @@ def along(column: str, *settings: str) -> str:
     """Runs on the long queue, seed 0 of each setting (`coef=0.01,xi=0.001`), above a column of Table 5."""
     method, _, which = column.partition("/")
     printed = published()["table5"]
-    usual = vars(methods()[method]())
     rows = []
     for setting in settings:
-        changed = dict(part.split("=") for part in setting.split(","))
-        fields = usual | {name: type(usual[name])(value) for name, value in changed.items()}
-        run = next(r for r in read() if from_queue(r, method) and fields.items() <= r.spec["method"][0].items())
-        values = averages(run)
-        rows.append([setting.replace("=", " ").replace(",", ", "), *(f"{values[int(n) - 1]:.2f}" for n in printed)])
+        values = averages(run_of(method, dict(part.split("=") for part in setting.split(","))))
+        words = setting.replace("=True", "").replace("_", " ").replace("=", " ").replace(",", ", ")
+        rows.append([words, *(f"{values[int(n) - 1]:.2f}" for n in printed)])
     rows.append([f"print, {which}", *(f"{printed[n][column]:.2f}" for n in printed)])
     return table([TITLES[method], *(f"after {n}" for n in printed)], rows)
+
+
+def run_of(method: str, changed: dict[str, str]) -> Record:
+    """Seed 0 of a method on the long queue with fields of its own or of the training changed, all others as usual."""
+    fields = vars(methods()[method]()) | {"reset_optimizer": False}
+    for name, text in changed.items():
+        like = fields[name]
+        fields[name] = text == "True" if isinstance(like, bool) else type(like)(text)
+    for record in read():
+        if (
+            from_queue(record, method)
+            and fields.items() <= (record.spec["training"] | record.spec["method"][0]).items()
+        ):
+            return record
+    raise ValueError(f"no record of {method} on the long queue with {changed}")
 
 
 def from_queue(record: Record, method: str) -> bool:

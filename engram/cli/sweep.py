@@ -21,7 +21,7 @@ from engram.experiments.engines import At, Engine, EngineError, Job, run_jobs
 from engram.experiments.local import Local
 from engram.experiments.records import Record, UnwritableError
 from engram.experiments.store import RECORDS, Store
-from engram.report.footer import duration
+from engram.report.layout import duration
 
 
 def engine_of(options: EngineOptions) -> Engine:

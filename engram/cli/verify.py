@@ -20,7 +20,7 @@ from engram.cli.screen import ERR, OUT
 from engram.experiments import records
 from engram.experiments.records import Record
 from engram.paper.verify import Again, compared, picked
-from engram.report.footer import duration
+from engram.report.layout import duration
 
 if TYPE_CHECKING:
     from engram.experiments.spec import Spec

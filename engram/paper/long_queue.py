@@ -74,6 +74,17 @@ def changes(setting: Setting) -> dict[str, object]:
     return found | {"net.name": setting.net, "net.heads": setting.heads}
 
 
+class Shown(NamedTuple):
+    """What a column of Table 5 or 6 shows."""
+
+    tried: list[Setting]
+    """All weights of its method."""
+    setting: Setting | None
+    """The one whose runs are shown; None where nothing is recorded."""
+    scenario: str
+    runs: list[Record]
+
+
 class Runs:
     """The records of the long queue, by setting and seed: of the first scenario that has any of the method."""
 
@@ -99,6 +110,19 @@ class Runs:
         if not finals:
             return None
         return (min if which == "worst" else max)(finals, key=lambda s: finals[s])
+
+    def column(self, net: str, name: str) -> Shown:
+        """The runs of the best or the worst weight, as the name of the column says."""
+        tried = settings(net, [name])
+        scenario = self.scenario(tried)
+        setting = self.extreme(name.partition("/")[2], tried, scenario)
+        return Shown(tried, setting, scenario, self.done(setting, scenario) if setting else [])
+
+
+def remarks(records: Iterable[Record]) -> list[str]:
+    """What everything made of these runs has to say."""
+    scenarios = {record.scenario for record in records}
+    return [text for scenario, text in REMARKS.items() if scenario in scenarios]
 
 
 def runs_of(table: str, records: Sequence[Record], columns: Iterable[str]) -> list[Record]:
@@ -139,17 +163,13 @@ def cells(
 
 def _column(table: str, column: str, runs: Runs) -> tuple[list[Record], int, str]:
     """(the runs that a column shows, how many of its method failed, the note)."""
-    tried = settings(NETS[table], [column])
-    scenario = runs.scenario(tried)
-    failed = sum(record.status != "done" for s in tried for record in runs.all(s, scenario))
-    best = runs.extreme(column.partition("/")[2], tried, scenario)
-    if best is None:
-        return [], failed, ""
-    remarks = [REMARKS[scenario]] if scenario in REMARKS else []
-    if best.weight is not None:
-        left = [f"{s.weight:g}" for s in tried if not runs.done(s, scenario)]
-        remarks.append(f"weight {best.weight:g}" + (f" (not tried yet: {', '.join(left)})" if left else ""))
-    return runs.done(best, scenario), failed, "; ".join(remarks)
+    shown = runs.column(NETS[table], column)
+    failed = sum(record.status != "done" for s in shown.tried for record in runs.all(s, shown.scenario))
+    said = remarks(shown.runs)
+    if shown.setting and shown.setting.weight is not None:
+        left = [f"{s.weight:g}" for s in shown.tried if not runs.done(s, shown.scenario)]
+        said.append(f"weight {shown.setting.weight:g}" + (f" (not tried yet: {', '.join(left)})" if left else ""))
+    return shown.runs, failed, "; ".join(said)
 
 
 def _cell(printed: dict[str, float], row: str, column: str, records: list[Record], failed: int, note: str) -> Cell:

@@ -9,7 +9,7 @@ from engram.experiments.records import Record
 from engram.paper.cells import COPIED, QUEUE_TABLES, Cell
 from engram.paper.notes import SPREAD, SPREAD_OF_COPIED, SPREAD_OF_QUEUE, table_notes
 from engram.paper.twin_cells import TwinCell
-from engram.report.layout import MARKS, NEEDS, TITLES
+from engram.report.layout import MARKS, NEEDS, TITLES, duration
 
 
 def footer(table: str, cells: Sequence[Cell], runs: Sequence[Record]) -> list[str]:
@@ -92,10 +92,3 @@ def size(count: int) -> str:
 
 def failures(runs: Iterable[Record]) -> str:
     return ", ".join(f"{r.preset} seed {r.seed} ({r.status})" for r in runs if r.status != "done")
-
-
-def duration(seconds: float) -> str:
-    if seconds < 120:
-        return f"{seconds:.0f} s"
-    minutes = round(seconds / 60)
-    return f"{minutes} min" if minutes < 120 else f"{minutes // 60} h {minutes % 60} min"

@@ -117,3 +117,11 @@ def number(mean: float, spread: float | None, plus_minus: str = "±") -> str:
 
 def ours(cell: Cell, plus_minus: str = "±") -> str:
     return "–" if cell.ours is None else number(cell.ours, cell.std if cell.n > 1 else None, plus_minus)
+
+
+def duration(seconds: float) -> str:
+    """`90 s`, `45 min`, `3 h 20 min`."""
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    minutes = round(seconds / 60)
+    return f"{minutes} min" if minutes < 120 else f"{minutes // 60} h {minutes % 60} min"

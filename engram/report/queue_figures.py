@@ -12,7 +12,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from engram.experiments.records import Record
-from engram.paper.long_queue import HEADS, PENALTIES, REMARKS, WEIGHTS, Runs, Setting, averages, curve, settings
+from engram.paper.long_queue import HEADS, PENALTIES, WEIGHTS, Runs, Setting, averages, curve, remarks
 from engram.report.style import BLUE, GREY, MAP, ORANGE, Look, legend_beside, look, panels, styled
 
 NETS = {"mlp": "table5", "cnn": "table6"}
@@ -33,24 +33,18 @@ class Pictured:
 
     def __init__(self, records: Sequence[Record]) -> None:
         self.runs = Runs(records)
-        self.remarks: dict[str, None] = {}
-
-    def records(self, setting: Setting, scenario: str) -> list[Record]:
-        """The finished runs of a setting; what stands in for something is remembered."""
-        found = self.runs.done(setting, scenario)
-        if found and scenario in REMARKS:
-            self.remarks[REMARKS[scenario]] = None
-        return found
+        self.drawn: list[Record] = []
 
     def of(self, setting: Setting) -> list[Record]:
-        return self.records(setting, self.runs.scenario([setting]))
+        return self.keep(self.runs.done(setting, self.runs.scenario([setting])))
 
-    def extreme(self, net: str, column: str) -> list[Record]:
-        """The runs that a column of Table 5 or 6 shows."""
-        tried = settings(net, [column])
-        scenario = self.runs.scenario(tried)
-        best = self.runs.extreme(column.partition("/")[2], tried, scenario)
-        return [] if best is None else self.records(best, scenario)
+    def column(self, net: str, name: str) -> list[Record]:
+        return self.keep(self.runs.column(net, name).runs)
+
+    def keep(self, found: list[Record]) -> list[Record]:
+        """What stands in for something in these runs is said above the figure."""
+        self.drawn += found
+        return found
 
     def finish(self, fig: Figure, axes: Sequence[Axes], columns: int, *, legend: int) -> Figure:
         """Axes that all panels share, the legend below them, and the remarks above."""
@@ -63,8 +57,8 @@ class Pictured:
                 ax.set_ylabel("average accuracy in percent")
             if place >= len(axes) - columns:
                 ax.set_xlabel("tasks learned")
-        if self.remarks:
-            fig.suptitle("; ".join(self.remarks), fontsize=8.5, color=GREY)
+        if said := remarks(self.drawn):
+            fig.suptitle("; ".join(said), fontsize=8.5, color=GREY)
         legend_beside(fig, below=True, columns=legend)
         return fig
 
@@ -84,7 +78,7 @@ def draw(ax: Axes, records: Sequence[Record], style: Look, **line: Any) -> None:
 
 def several(*curves: Sequence[Record]) -> str:
     """How many runs the curves of a panel are made of, where it is more than one."""
-    counts = list(dict.fromkeys(len(records) for records in curves if records))
+    counts = sorted({len(records) for records in curves if records}, reverse=True)
     return f" (n={' and '.join(map(str, counts))})" if max(counts, default=0) > 1 else ""
 
 
@@ -101,7 +95,7 @@ class Figure3:
     @styled()
     def draw(self, records: Sequence[Record]) -> Figure:
         pictured = Pictured(records)
-        found = {net: {column: pictured.extreme(net, column) for column in LOOKS} for net in NETS}
+        found = {net: {column: pictured.column(net, column) for column in LOOKS} for net in NETS}
         found = {net: columns for net, columns in found.items() if any(columns.values())}
         refuse_nothing(bool(found), "table5")
         fig, axes = panels(len(found), width=4.2, height=3.4, sharey=True)

@@ -3,6 +3,7 @@
 import contextlib
 import importlib.util
 import io
+import json
 import os
 import re
 import shlex
@@ -147,11 +148,30 @@ def test_every_method_has_a_page_and_every_page_is_in_the_menu():
         assert str(page.relative_to(ROOT / "docs")) in menu
 
 
-def test_the_numbers_of_the_readme_are_those_of_the_records():
-    """Of as many seeds as it says: records that came later do not matter."""
+@pytest.fixture(scope="module")
+def hooks():
     spec = importlib.util.spec_from_file_location("engram_docs_hooks", ROOT / "docs" / "hooks.py")
-    hooks = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(hooks)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_runs_along_the_queue_stand_above_print(hooks):
+    """Against the records themselves, read by hand."""
+    lines = (ROOT / "results" / "long-queue.jsonl").read_text().splitlines()
+    runs = [run for run in map(json.loads, lines) if run["spec"]["method"][0]["coef"] == 1000]
+    (after_11,) = [sum(run["accuracy"][10]) / 11 for run in runs]
+    head, _, weighty, printed = hooks.along("online-ewc/best", "coef=1000").splitlines()
+    assert head.startswith("| Online EWC | after 1 | after 11 |")
+    assert weighty.startswith("| coef 1000 | ")
+    assert weighty.split(" | ")[2] == f"{after_11:.2f}"
+    assert printed.startswith("| print, best | 99.95 | 98.69 |")
+    with pytest.raises(ValueError, match="no record of si on the long queue"):
+        hooks.along("si/best", "coef=7")
+
+
+def test_the_numbers_of_the_readme_are_those_of_the_records(hooks):
+    """Of as many seeds as it says: records that came later do not matter."""
     shown = re.search(r"<!-- table2 -->\n\n(.*?)\n<!-- end -->", (ROOT / "README.md").read_text(), re.DOTALL)[1]
     runs = {title.strip(): int(n) for title, n in re.findall(r"^\| ([^|]+) \| (\d+) \|", shown, re.MULTILINE)}
     assert len(runs) == 15

@@ -50,3 +50,10 @@ def record(
         "environment": {"engram": "0.1.0", "torch": "2.13.0", "cpu": "a processor", "peak_mb": 500 + seed},
     }
     return Record(**{**values, **changes})
+
+
+def queued(method: str, weight: str, seed: int, last: float, scenario: str = "long-queue/task") -> Record:
+    """78 tasks: 100 on each until the last, then `last`."""
+    accuracy = [[100.0] * i for i in range(1, 78)] + [[last] * 78]
+    label = f"{scenario} {method}{weight}"
+    return record(method, seed, last, scenario=scenario, accuracy=accuracy, preset=label, fields={"c": weight})

@@ -6,7 +6,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
-from page_helpers import HOSTILE, HOSTILE_SCENARIO, record
+from page_helpers import HOSTILE, HOSTILE_SCENARIO, queued, record
 
 from engram.report.page.assemble import assemble
 from engram.report.page.html import html
@@ -73,6 +73,16 @@ def test_it_loads_from_disk_without_network_or_complaint(page, file):
     messages = [json.loads(entry["message"])["message"] for entry in page.driver.get_log("performance")]
     asked = {m["params"]["request"]["url"] for m in messages if m["method"] == "Network.requestWillBeSent"}
     assert {url for url in asked if not url.startswith("data:")} == {file.as_uri()}
+
+
+def test_a_table_and_its_curves_say_what_stands_in(page, tmp_path):
+    path = tmp_path / "report.html"
+    made = [queued("si", " coef=0.1", seed, 80.0, "long-queue-with-cyrillic-letters/task") for seed in range(2)]
+    path.write_text(html(assemble(made)), encoding="utf-8")
+    page.open(path)
+    said = "; Cyrillic letters stand in for EMNIST letters"
+    assert page.find("#main").text.count(said) == 2
+    assert page.driver.get_log("browser") == []
 
 
 def test_a_table_sorts_by_any_column_and_back(page, file):

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from page_helpers import HOSTILE, record, spec
+from page_helpers import HOSTILE, queued, record, spec
 
 from engram.experiments import records
 from engram.experiments.records import Record
@@ -170,13 +170,6 @@ def test_a_twin_names_its_setting_and_is_not_listed_as_another_run():
     assert (twin["row"], twin["of"], twin["setting"]) == ("gem/one-slot", "GEM", label)
     assert (twin["ours"], twin["of_row"], twin["difference"], twin["p"]) == (90.5, 92.0, -1.5, None)
     assert data["own"] == []
-
-
-def queued(method: str, weight: str, seed: int, last: float, scenario: str = "long-queue/task"):
-    """78 tasks: 100 on each until the last, then `last`."""
-    accuracy = [[100.0] * i for i in range(1, 78)] + [[last] * 78]
-    label = f"{scenario} {method}{weight}"
-    return record(method, seed, last, scenario=scenario, accuracy=accuracy, preset=label, fields={"c": weight})
 
 
 @pytest.mark.parametrize(

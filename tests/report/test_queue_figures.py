@@ -61,6 +61,18 @@ def test_a_network_without_records_has_no_panel_and_every_format_is_written(tmp_
         assert save(fig, tmp_path / f"figure{suffix}").stat().st_size > 5000
 
 
+def test_a_panel_says_of_how_many_runs_its_curves_are():
+    """A column whose last seed is not there yet has fewer."""
+    full, short = (
+        [run(Setting("adam"), seed) for seed in range(3)],
+        [run(Setting("adagrad"), seed) for seed in range(2)],
+    )
+    (ax,) = Figure3().draw(full + short).axes
+    assert ax.get_title() == "MLP (n=3 and 2)"
+    (ax,) = Figure3().draw(full + short[:1]).axes
+    assert ax.get_title() == "MLP (n=3 and 1)"
+
+
 def test_figure_4_has_a_curve_a_weight_in_four_panels():
     for net in ("mlp", "cnn"):
         fig = Figure4(net=net).draw(everything(nets=(net,)))

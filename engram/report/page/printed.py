@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from engram.experiments.records import Record
 from engram.paper.cells import QUEUE_TABLES, TABLES, band, cells, preset_name, runs_by_label
 from engram.paper.claim_tests import results
-from engram.paper.long_queue import NETS, REMARKS, Runs
-from engram.paper.long_queue import settings as settings_of_queue
+from engram.paper.long_queue import NETS, Runs, Shown, remarks
 from engram.paper.twin_cells import best_of, twin_cells
 from engram.paper.twins import twins_of
 from engram.report.claims import HOW, SIDES, counts, says
@@ -22,9 +21,9 @@ def table_of(name: str, records: Sequence[Record], named: Mapping[str, Setting])
     """A published table: rows of cells in print's order, each with the setting whose runs it is made of."""
     rows: dict[str, list[dict[str, Any]]] = {}
     measured: dict[str, dict[str, Setting]] = {}
-    queue = queue_labels(name, records) if name in QUEUE_TABLES else None
+    queue = columns_of_queue(name, records) if name in QUEUE_TABLES else None
     for cell in cells(name, records):
-        label = preset_name(name, cell.row, cell.column) if queue is None else queue[cell.column]
+        label = preset_name(name, cell.row, cell.column) if queue is None else label_of(queue[cell.column])
         setting = named.get(label)
         if setting and setting.done and queue is None:
             measured.setdefault(cell.column, {})[cell.row] = setting
@@ -41,7 +40,7 @@ def table_of(name: str, records: Sequence[Record], named: Mapping[str, Setting])
         "name": name,
         "title": title,
         "head": "method" if queue is None else "after task",
-        "remarks": remarks(queue.values()) if queue else [],
+        "remarks": remarks(run for shown in queue.values() for run in shown.runs) if queue else [],
         "columns": [{"name": column, "scenario": scenario} for column, scenario in columns.items()],
         "rows": [{"name": row, "title": TITLES.get(row, row), "cells": found} for row, found in rows.items()],
         "tests": {column: comparisons(found) for column, found in measured.items() if len(found) > 1},
@@ -49,21 +48,14 @@ def table_of(name: str, records: Sequence[Record], named: Mapping[str, Setting])
     }
 
 
-def remarks(labels: Iterable[str]) -> list[str]:
-    """What everything made of these runs has to say."""
-    return [text for scenario, text in REMARKS.items() if any(label.startswith(scenario) for label in labels)]
-
-
-def queue_labels(table: str, records: Sequence[Record]) -> dict[str, str]:
-    """The label of the runs that each column of Table 5 or 6 shows; empty where there are none."""
+def columns_of_queue(table: str, records: Sequence[Record]) -> dict[str, Shown]:
     runs = Runs(records)
-    found = {}
-    for column in TABLES[table][1]:
-        tried = settings_of_queue(NETS[table], [column])
-        scenario = runs.scenario(tried)
-        chosen = runs.extreme(column.partition("/")[2], tried, scenario)
-        found[column] = chosen.label(scenario) if chosen else ""
-    return found
+    return {column: runs.column(NETS[table], column) for column in TABLES[table][1]}
+
+
+def label_of(shown: Shown) -> str:
+    """Of the runs that a column of Table 5 or 6 shows; empty where there are none."""
+    return shown.setting.label(shown.scenario) if shown.setting else ""
 
 
 def twins(table: str, records: Sequence[Record], named: Mapping[str, Setting]) -> list[dict[str, Any]]:
