@@ -30,9 +30,9 @@ class CompareOptions:
     table: tyro.conf.Positional[str]
     """table1 (the kinds, read off the data), table2 to table6; or claims, what the paper concludes."""
     rows: tuple[str, ...] = ()
-    """Only these methods; a twin by its name, for example gem/one-slot."""
+    """Only these rows: methods, and twins by their names, as in gem/one-slot; in table5 and table6 numbers of tasks."""
     columns: tuple[str, ...] = ()
-    """Only these columns."""
+    """Only these columns: kinds, as in domain or split/known; in table5 and table6 methods, as in adam or si/best."""
     twins: bool = False
     """Also the twins of these methods: as they were meant, where the authors' code departs from it."""
     protocol: Protocol = "own"
