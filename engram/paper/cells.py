@@ -156,21 +156,36 @@ def cell(table: str, row: str, column: str, records: Sequence[Record], protocol:
     printed = published()[table]
     mean, spread = printed[row][column]
     values = [r.average_accuracy for r in records if r.status == "done" and r.average_accuracy is not None]
-    width = band(row, spread, values)
-    ours = statistics.fmean(values) if values else None
     common = ["common protocol; print has the row's own"] if protocol == "common" and row in COPIED else []
+    note = "; ".join([*notes(table, row, column), *common])
+    return beside(row, column, values, mean, spread, printed["adam"][column][0], len(records) - len(values), note)
+
+
+def beside(
+    row: str,
+    column: str,
+    values: Sequence[float],
+    paper: float,
+    paper_std: float | None,
+    adam: float,
+    failed: int,
+    note: str,
+) -> Cell:
+    """Our accuracies beside print's, with the verdict; `adam` is print's cell of that row in the column."""
+    ours = statistics.fmean(values) if values else None
+    width = band(row, paper_std, values)
     return Cell(
         row=row,
         column=column,
         ours=ours,
         std=statistics.pstdev(values) if values else None,
         n=len(values),
-        paper=mean,
-        paper_std=spread,
-        verdict=verdict(ours, mean, width),
-        telling=abs(mean - printed["adam"][column][0]) > width,
-        failed=len(records) - len(values),
-        note="; ".join([*notes(table, row, column), *common]),
+        paper=paper,
+        paper_std=paper_std,
+        verdict=verdict(ours, paper, width),
+        telling=abs(paper - adam) > width,
+        failed=failed,
+        note=note,
     )
 
 

@@ -8,7 +8,7 @@ from functools import cache
 from typing import Literal, NamedTuple
 
 from engram.experiments.records import Record
-from engram.paper.cells import BAND_WITHOUT_SPREAD, Cell, chosen, published, runs_by_label, verdict
+from engram.paper.cells import Cell, beside, chosen, published, runs_by_label
 from engram.paper.twins import Variant
 
 WEIGHTS = (0.01, 0.1, 1.0, 10.0, 50.0, 100.0)
@@ -155,9 +155,19 @@ def cells(
     chosen_columns = chosen("column", columns, list(printed["1"]))
     by_column = {column: _column(table, column, runs) for column in chosen_columns}
     return [
-        _cell(printed[row], row, column, *by_column[column])
+        beside(
+            row,
+            column,
+            values,
+            printed[row][column],
+            paper_std=None,
+            adam=printed[row]["adam"],
+            failed=failed,
+            note=note,
+        )
         for row in chosen("row", rows, list(printed))
-        for column in chosen_columns
+        for column, (shown, failed, note) in by_column.items()
+        for values in [[averages(record)[int(row) - 1] for record in shown]]
     ]
 
 
@@ -170,21 +180,3 @@ def _column(table: str, column: str, runs: Runs) -> tuple[list[Record], int, str
         left = [f"{s.weight:g}" for s in shown.tried if not runs.done(s, shown.scenario)]
         said.append(f"weight {shown.setting.weight:g}" + (f" (not tried yet: {', '.join(left)})" if left else ""))
     return shown.runs, failed, "; ".join(said)
-
-
-def _cell(printed: dict[str, float], row: str, column: str, records: list[Record], failed: int, note: str) -> Cell:
-    values = [averages(record)[int(row) - 1] for record in records]
-    ours = statistics.fmean(values) if values else None
-    return Cell(
-        row=row,
-        column=column,
-        ours=ours,
-        std=statistics.pstdev(values) if values else None,
-        n=len(values),
-        paper=printed[column],
-        paper_std=None,
-        verdict=verdict(ours, printed[column], BAND_WITHOUT_SPREAD),
-        telling=abs(printed[column] - printed["adam"]) > BAND_WITHOUT_SPREAD,
-        failed=failed,
-        note=note,
-    )
