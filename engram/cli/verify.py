@@ -19,7 +19,7 @@ from engram.cli.options import parse
 from engram.cli.screen import ERR, OUT
 from engram.experiments import records
 from engram.experiments.records import Record
-from engram.paper.verify import Again, compared, picked
+from engram.paper.verify import Again, compared, shuffled
 from engram.report.layout import duration
 
 if TYPE_CHECKING:
@@ -59,17 +59,14 @@ def verify(arguments: list[str]) -> int:
     seed = random.randrange(10_000) if options.seed is None else options.seed
     limit = math.inf if options.minutes is None else 60 * options.minutes
     quick = [record for record in read if record.seconds <= limit]
-    chosen = picked(quick, options.sample, seed)
-    if not chosen:
+    done = shuffled(quick, seed)
+    if not done:
         within = "" if options.minutes is None else f" of {options.minutes:g} minutes or less"
         raise WrongCallError(f"{options.results} has no finished runs{within}")
-    took = sum(record.seconds for record in chosen)
-    ERR.print(f"{len(chosen)} of {len(quick)} records, {duration(took)} when made; --seed {seed} picks the same again")
-    specs = [spec_of(record) for record in chosen]
-    found = [
-        run_again(record, spec, read, f"{i}/{len(chosen)}")
-        for i, (record, spec) in enumerate(zip(chosen, specs, strict=True), 1)
-    ]
+    chosen = runnable(done, options.sample)
+    took = sum(record.seconds for record, _ in chosen)
+    ERR.print(f"{len(chosen)} of {len(done)} records, {duration(took)} when made; --seed {seed} picks the same again")
+    found = [run_again(record, spec, read, f"{i}/{len(chosen)}") for i, (record, spec) in enumerate(chosen, 1)]
     if options.json:
         print(json.dumps([one.to_json() for one in found]))
     else:
@@ -77,14 +74,29 @@ def verify(arguments: list[str]) -> int:
     return 1 if any(one.verification in ("moved", "failed") for one in found) else 0
 
 
-def spec_of(record: Record) -> Spec:
-    """What a record was made of, refused where that cannot be run here."""
+def runnable(done: list[Record], sample: int) -> list[tuple[Record, Spec]]:
+    """The first so many with what they were made of; passes over those whose images cannot be had here."""
+    from engram.data import DataError
     from engram.experiments.spec import from_json
 
-    try:
-        return from_json(record.spec)
-    except ValueError as error:  # another engram's spec, or the data cannot be had
-        raise WrongCallError(f"{record.key}: {error}") from error
+    found: list[tuple[Record, Spec]] = []
+    lacking: dict[tuple[str, ...], str] = {}
+    for record in done:
+        sets = tuple(record.spec.get("scenario", {}).get("images", ()))
+        if len(found) == sample:
+            break
+        if sets in lacking:
+            continue
+        try:
+            found.append((record, from_json(record.spec)))
+        except DataError as error:
+            lacking[sets] = str(error)
+            ERR.print(f"passed over, for want of images: runs of {escape(', '.join(sets))}")
+        except ValueError as error:  # another engram's spec, or a set with another content
+            raise WrongCallError(f"{record.key}: {error}") from error
+    if not found:
+        raise WrongCallError("\n".join(lacking.values()))
+    return found
 
 
 def run_again(record: Record, spec: Spec, all_records: list[Record], count: str) -> Again:

@@ -34,10 +34,10 @@ class Again:
         return asdict(self)
 
 
-def picked(records: Sequence[Record], sample: int, seed: int) -> list[Record]:
-    """So many finished runs at random."""
+def shuffled(records: Sequence[Record], seed: int) -> list[Record]:
+    """The finished runs in a random order: the first ones are picked."""
     done = [record for record in records if record.status == "done"]
-    return random.Random(seed).sample(done, min(sample, len(done)))
+    return random.Random(seed).sample(done, len(done))
 
 
 def compared(record: Record, again: Record, records: Sequence[Record]) -> Again:

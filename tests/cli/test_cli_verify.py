@@ -85,6 +85,18 @@ def test_a_spec_that_cannot_be_run_here_is_refused_before_any_other_is_run(engra
     assert "1/4" not in answer.err
 
 
+def test_runs_whose_images_cannot_be_had_are_passed_over(engram: Engram, recorded: Path) -> None:
+    *others, last = (json.loads(line) for line in recorded.read_text().splitlines())
+    last["spec"]["scenario"]["images"] = {"cyrillic-letters": "sha256:0000000000000000"}  # from a prepared file only
+    recorded.write_text("".join(json.dumps(line) + "\n" for line in (*others, last)))
+    answer = engram("verify", "--sample", "4", "--json")
+    assert (answer.status, [one["verification"] for one in answer.json]) == (0, ["same bits"] * 3)
+    assert "passed over, for want of images: runs of cyrillic-letters" in answer.err
+    recorded.write_text(json.dumps(last) + "\n")
+    refused = engram("verify")
+    assert (refused.status, "cyrillic-letters" in refused.err) == (2, True)
+
+
 @pytest.mark.parametrize(
     ("call", "says"),
     [
