@@ -23,7 +23,7 @@ class EngineOptions:
     engine: Literal["local", "ray"] = "local"
     """Processes of this machine, or a Ray cluster (the extra ray: see docs/cluster.md)."""
     workers: int | None = None
-    """Runs at a time; as many as there are cores."""
+    """Runs at a time; as many as the cores have room for."""
     address: str | None = None
     """Of the Ray cluster, as in 10.0.0.1:6379; else the one that runs here, else one is started."""
     gpu_share: float = 0.25

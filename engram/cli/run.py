@@ -131,7 +131,7 @@ def run(arguments: list[str]) -> int:
             spec = replace(spec, training=replace(spec.training, lr=own.value))
             flags = [replace(f, default=own.value, source=own.source) if f.name == "lr" else f for f in flags]
         spec = fitted(spec, options)
-        seeds, engine = seeds_of(options), engine_of(options)
+        seeds, engine = seeds_of(options), engine_of(options, spec.threads)
         tracking = Tracking(options.track, options.out)
         pictures = Pictures(options.samples, spec)
         tried(replace(spec, seed=seeds[0]))

@@ -24,14 +24,14 @@ from engram.experiments.store import RECORDS, Store
 from engram.report.layout import duration
 
 
-def engine_of(options: EngineOptions) -> Engine:
-    """The engine that the flags name; to be closed."""
+def engine_of(options: EngineOptions, threads: int = 1) -> Engine:
+    """The engine that the flags name, for runs of so many threads; to be closed."""
     if options.workers is not None and options.workers < 1:
         raise ValueError(f"workers {options.workers} is out of range; give 1 or more")
     if options.address is not None and options.engine != "ray":
         raise ValueError(f"address {options.address} is a Ray cluster's; give --engine ray with it")
     if options.engine == "local":
-        return Local(options.workers)
+        return Local(options.workers, threads)
     from engram.experiments.ray_engine import OnRay
 
     return OnRay(options.address, options.workers, options.gpu_share)

@@ -98,13 +98,13 @@ class Run:
 
 
 class Local:
-    """The processes of this machine: as many as asked for, or as there are cores; never more than runs.
+    """The processes of this machine: as many as asked for, or as the cores have room for; never more than runs.
 
     A single run needs no process of its own, unless there is one already.
     """
 
-    def __init__(self, workers: int | None = None) -> None:
-        self.most = workers or cores()
+    def __init__(self, workers: int | None = None, threads: int = 1) -> None:
+        self.most = workers or max(1, cores() // threads)
         self.workers: list[Worker] = []
         self.started = 0
         self.taken: deque[tuple[Job, Checkpoints]] = deque()

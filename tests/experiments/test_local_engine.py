@@ -9,6 +9,7 @@ from dataclasses import replace
 import pytest
 from sweep_helpers import Sweep, ended
 
+from engram.experiments import local
 from engram.experiments.engines import Job, run_jobs
 from engram.experiments.local import Local
 
@@ -96,3 +97,11 @@ def test_what_is_recorded_starts_no_process(sweep: Sweep, seeds: int) -> None:
 
     assert len(list(run_jobs(sweep.jobs(seeds), sweep.out, engine=Never()))) == seeds
     sweep.check(seeds)
+
+
+@pytest.mark.parametrize(
+    ("workers", "threads", "slots"), [(None, 1, 8), (None, 3, 2), (None, 9, 1), (5, 3, 5), (None, 2, 4)]
+)
+def test_there_are_as_many_workers_as_cores_have_room_for(monkeypatch, workers, threads, slots):
+    monkeypatch.setattr(local, "cores", lambda: 8)
+    assert Local(workers, threads).open(20, lambda _: None) == slots
