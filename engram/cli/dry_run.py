@@ -28,6 +28,9 @@ def dry_run(spec: Spec, flags: list[Flag], options: Any, seeds: list[int]) -> in
     members = prefixed(spec.method)
     values = {f: getattr(members[f.member] if f.group == "method" else getattr(spec, f.group), f.name) for f in flags}
     sources = {f: f.source if values[f] == f.default else "this command" for f in flags}
+    if spec.training.steps:
+        idle = next(f for f in flags if (f.group, f.name) == ("training", "epochs"))
+        sources[idle] = "without effect: steps are given"
     cost = estimate(spec)
     cost["runs"] = len(seeds)
     if options.json:

@@ -58,6 +58,7 @@ def test_flags_go_before_the_protocol_s_values(engram: Engram) -> None:
     found = engram("run", "split-tiny/class", "lwf", "--order", "fixed", "--steps", "7", "--dry-run", "--json").json
     assert (found["spec"]["scenario"]["order"], found["steps"]) == ("fixed", 14)
     assert found["sources"]["scenario.order"] == "this command"
+    assert found["sources"]["training.epochs"] == "without effect: steps are given"
 
 
 @pytest.mark.parametrize("method", ["lwf", "dgr", "rtf", "lwf+si", "rehearsal+lwf"])
