@@ -36,7 +36,8 @@ class CompareOptions:
     twins: bool = False
     """Also the twins of these methods: as they were meant, where the authors' code departs from it."""
     protocol: Protocol = "own"
-    """The copied rows (lwf, dgr, rtf): as their authors made them, or in the protocol that all other rows have."""
+    """lwf, dgr and rtf, and si and online-ewc in table5 and table6 (a new optimiser for each task): as print has them,
+    or in the protocol that all other rows have."""
     results: Path = Path("results")
     """Folder with the records."""
     format: Format = "text"
@@ -74,7 +75,7 @@ def compare(arguments: list[str]) -> int:
     found = cells(table, read, rows, columns, options.protocol) if rows else []
     twins = twin_cells(table, read, asked, columns)
     if table in QUEUE_TABLES:
-        runs = runs_of(table, read, columns)
+        runs = runs_of(table, read, columns, options.protocol)
     else:
         counted = runs_by_label(read)
         labels = [preset_name(table, c.row, c.column, options.protocol) for c in found]

@@ -35,7 +35,8 @@ class ReproduceOptions(EngineOptions):
     twins: bool = False
     """Also the twins of these methods: as they were meant, where the authors' code departs from it."""
     protocol: Protocol = "own"
-    """The copied rows (lwf, dgr, rtf): as their authors made them, or in the protocol that all other rows have."""
+    """lwf, dgr and rtf, and si and online-ewc in table5 and table6 (a new optimiser for each task): as print has them,
+    or in the protocol that all other rows have."""
     heads: Literal["random", "zero", "both"] = "random"
     """Tables 5 and 6: initial heads. The tables have random ones, Figures 4 and 5 both."""
     letters: Letters = "emnist-letters"
@@ -62,7 +63,8 @@ def reproduce(arguments: list[str]) -> int:
         raise WrongCallError(str(error)) from error
     if table in QUEUE_TABLES:
         heads = HEADS if options.heads == "both" else (options.heads,)
-        labels = [s.label(SCENARIOS[options.letters]) for s in settings(NETS[table], columns, heads)]
+        tried = settings(NETS[table], columns, heads, options.protocol)
+        labels = [s.label(SCENARIOS[options.letters]) for s in tried]
     else:
         labels = [preset_name(table, row, column, options.protocol) for row in rows for column in columns]
     for twin in of_twins:

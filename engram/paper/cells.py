@@ -17,7 +17,7 @@ from engram.paper.notes import notes
 
 Verdict = Literal["agrees", "higher", "lower", "missing"]
 Protocol = Literal["own", "common"]
-"""Whether the copied rows are made as their authors made them, or as all other rows are."""
+"""Whether the copied rows, and the penalties on the long queue, are made as in print, or as all other rows are."""
 
 COPIED = ("lwf", "dgr", "rtf")
 """Rows that the paper copied: their printed spread is a standard error, of about 20 runs."""
@@ -118,7 +118,7 @@ def cells(
     if table in QUEUE_TABLES:
         from engram.paper import long_queue
 
-        return long_queue.cells(table, records, rows, columns)
+        return long_queue.cells(table, records, rows, columns, protocol)
     printed = published()[table]
     chosen_rows = chosen("row", rows, list(printed))
     chosen_columns = chosen("column", columns, list(TABLES[table][1]))

@@ -5,10 +5,10 @@ from __future__ import annotations
 import statistics
 from collections.abc import Iterable, Sequence
 from functools import cache
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, get_args
 
 from engram.experiments.records import Record
-from engram.paper.cells import Cell, beside, chosen, published, runs_by_label
+from engram.paper.cells import Cell, Protocol, beside, chosen, published, runs_by_label
 from engram.paper.twins import Variant
 
 WEIGHTS = (0.01, 0.1, 1.0, 10.0, 50.0, 100.0)
@@ -33,25 +33,31 @@ class Setting(NamedTuple):
     weight: float | None = None
     net: str = "mlp"
     heads: str = "random"
+    reset: bool = False
+    """A new optimiser for each task."""
 
     def label(self, scenario: str) -> str:
-        """As records carry it: `long-queue/task si coef=0.1 net=cnn heads=zero`."""
+        """As records carry it: `long-queue/task si coef=0.1 reset net=cnn heads=zero`."""
         words = [scenario, self.method]
         words += [f"coef={self.weight:g}"] if self.weight is not None else []
+        words += ["reset"] if self.reset else []
         words += ["net=cnn"] if self.net == "cnn" else []
         words += ["heads=zero"] if self.heads == "zero" else []
         return " ".join(words)
 
 
-def settings(net: str, columns: Iterable[str], heads: Iterable[str] = ("random",)) -> list[Setting]:
+def settings(
+    net: str, columns: Iterable[str], heads: Iterable[str] = ("random",), protocol: Protocol = "own"
+) -> list[Setting]:
     """The runs that columns of a table need: `si/best` and `si/worst` all weights of SI. Only penalties have runs with
-    zero heads, for the figures."""
+    zero heads, for the figures, and a protocol of their own: a new optimiser for each task. Print has just that, by our
+    runs of both (docs/long-queue.md), whatever the paper's text says."""
     methods = dict.fromkeys(column.partition("/")[0] for column in columns)
     found = []
     for start in heads:
         for method in methods:
             if method in PENALTIES:
-                found += [Setting(method, weight, net, start) for weight in WEIGHTS]
+                found += [Setting(method, weight, net, start, protocol == "own") for weight in WEIGHTS]
             elif start == "random":
                 found.append(Setting(method, None, net))
     return found
@@ -64,13 +70,15 @@ def variants() -> dict[str, Variant]:
         setting.label(scenario): Variant(scenario, setting.method, changes(setting))
         for scenario in SCENARIOS.values()
         for net in NETS.values()
-        for setting in settings(net, (*PLAIN, *PENALTIES), HEADS)
+        for protocol in get_args(Protocol)
+        for setting in settings(net, (*PLAIN, *PENALTIES), HEADS, protocol)
     }
 
 
 def changes(setting: Setting) -> dict[str, object]:
     """What differs from the preset of the scenario and the method."""
     found: dict[str, object] = {} if setting.weight is None else {"method.coef": setting.weight}
+    found |= {"training.reset_optimizer": True} if setting.reset else {}
     return found | {"net.name": setting.net, "net.heads": setting.heads}
 
 
@@ -111,9 +119,9 @@ class Runs:
             return None
         return (min if which == "worst" else max)(finals, key=lambda s: finals[s])
 
-    def column(self, net: str, name: str) -> Shown:
+    def column(self, net: str, name: str, protocol: Protocol = "own") -> Shown:
         """The runs of the best or the worst weight, as the name of the column says."""
-        tried = settings(net, [name])
+        tried = settings(net, [name], protocol=protocol)
         scenario = self.scenario(tried)
         setting = self.extreme(name.partition("/")[2], tried, scenario)
         return Shown(tried, setting, scenario, self.done(setting, scenario) if setting else [])
@@ -125,12 +133,12 @@ def remarks(records: Iterable[Record]) -> list[str]:
     return [text for scenario, text in REMARKS.items() if scenario in scenarios]
 
 
-def runs_of(table: str, records: Sequence[Record], columns: Iterable[str]) -> list[Record]:
+def runs_of(table: str, records: Sequence[Record], columns: Iterable[str], protocol: Protocol) -> list[Record]:
     """The runs behind columns of a table, those of all weights."""
     runs = Runs(records)
     found = []
     for column in dict.fromkeys(column.partition("/")[0] for column in columns):
-        tried = settings(NETS[table], [column])
+        tried = settings(NETS[table], [column], protocol=protocol)
         scenario = runs.scenario(tried)
         found += [record for setting in tried for record in runs.all(setting, scenario)]
     return found
@@ -147,13 +155,17 @@ def curve(records: Sequence[Record]) -> list[float]:
 
 
 def cells(
-    table: str, records: Sequence[Record], rows: Iterable[str] | None, columns: Iterable[str] | None
+    table: str,
+    records: Sequence[Record],
+    rows: Iterable[str] | None,
+    columns: Iterable[str] | None,
+    protocol: Protocol,
 ) -> list[Cell]:
     """The cells of Table 5 or 6 in print's order: a row for so many tasks, a column for a method."""
     printed = published()[table]
     runs = Runs(records)
     chosen_columns = chosen("column", columns, list(printed["1"]))
-    by_column = {column: _column(table, column, runs) for column in chosen_columns}
+    by_column = {column: _column(table, column, runs, protocol) for column in chosen_columns}
     return [
         beside(
             row,
@@ -171,12 +183,13 @@ def cells(
     ]
 
 
-def _column(table: str, column: str, runs: Runs) -> tuple[list[Record], int, str]:
+def _column(table: str, column: str, runs: Runs, protocol: Protocol) -> tuple[list[Record], int, str]:
     """(the runs that a column shows, how many of its method failed, the note)."""
-    shown = runs.column(NETS[table], column)
+    shown = runs.column(NETS[table], column, protocol)
     failed = sum(record.status != "done" for s in shown.tried for record in runs.all(s, shown.scenario))
     said = remarks(shown.runs)
     if shown.setting and shown.setting.weight is not None:
         left = [f"{s.weight:g}" for s in shown.tried if not runs.done(s, shown.scenario)]
+        said.append("a new optimiser for each task" if shown.setting.reset else "one optimiser for all tasks")
         said.append(f"weight {shown.setting.weight:g}" + (f" (not tried yet: {', '.join(left)})" if left else ""))
     return shown.runs, failed, "; ".join(said)

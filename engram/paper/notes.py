@@ -87,6 +87,11 @@ NOTES: tuple[Note, ...] = (
         "choices: the paper does not tell them, and its authors published no code of this experiment.",
         at=QUEUE,
     ),
+    Note(
+        "SI and online EWC have a new optimiser for each task: print is near such runs, and not near those with one "
+        "optimiser for all tasks, which the paper's text has and --protocol common shows.",
+        at=QUEUE,
+    ),
 )  # fmt: skip
 
 SPREAD = "± is the population deviation over n runs; in print over 10 runs."

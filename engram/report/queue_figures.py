@@ -123,7 +123,7 @@ class Figure4:
         shades = matplotlib.colormaps[MAP].resampled(len(WEIGHTS) + 1)
         some = False
         for ax, (method, heads) in zip(axes, [(m, h) for m in PENALTIES for h in HEADS], strict=True):
-            found = {weight: pictured.of(Setting(method, weight, self.net, heads)) for weight in WEIGHTS}
+            found = {weight: pictured.of(Setting(method, weight, self.net, heads, reset=True)) for weight in WEIGHTS}
             for place, (weight, runs) in enumerate(found.items()):
                 style = Look(f"weight {weight:g}", matplotlib.colors.to_hex(shades(place)), "osD^vP"[place])
                 draw(ax, runs, style)
@@ -149,7 +149,7 @@ class Figure5:
         styles = {"random": Look("random heads", BLUE, "o"), "zero": Look("zero heads", ORANGE, "s", "--")}
         some = False
         for ax, (method, weight) in zip(axes, [(m, w) for m in PENALTIES for w in (1.0, 0.1, 0.01)], strict=True):
-            found = {heads: pictured.of(Setting(method, weight, self.net, heads)) for heads in HEADS}
+            found = {heads: pictured.of(Setting(method, weight, self.net, heads, reset=True)) for heads in HEADS}
             for heads, runs in found.items():
                 draw(ax, runs, styles[heads])
             ax.set_title(f"{look(method).label}, weight {weight:g}{several(*found.values())}")

@@ -9,7 +9,7 @@ from helpers import blobs
 import engram as eg
 from engram.experiments.records import Record
 from engram.paper.cells import cells, published
-from engram.paper.long_queue import HEADS, SCENARIOS, Setting, settings, variants
+from engram.paper.long_queue import HEADS, SCENARIOS, Setting, runs_of, settings, variants
 from engram.paper.presets import label, preset, spec_of
 from engram.scenarios.named import parse, with_letters
 
@@ -36,7 +36,8 @@ def run(method: str, value: float | list[float], weight: float | None = None, se
     scenario = other.pop("scenario", QUEUE)
     values = value if isinstance(value, list) else [value] * 78
     accuracy = [[v] * (i + 1) for i, v in enumerate(values)]
-    name = Setting(method, weight, **{k: other.pop(k) for k in ("net", "heads") if k in other}).label(scenario)
+    differing = {k: other.pop(k) for k in ("net", "heads", "reset") if k in other}
+    name = Setting(method, weight, **{"reset": weight is not None, **differing}).label(scenario)
     return Record(f"{name} {seed}", scenario, method, seed, {}, **{"status": "done", "accuracy": accuracy, **other},
                   average_accuracy=values[-1], preset=name)  # fmt: skip
 
@@ -66,7 +67,7 @@ def test_a_table_needs_14_runs_a_seed_and_the_figures_12_more():
         assert len(settings(net, COLUMNS)) == 14
         assert len(settings(net, COLUMNS, HEADS)) == 26
         assert len(settings(net, ["si/best", "si/worst"])) == 6
-    assert len(variants()) == 2 * 2 * 26
+    assert len(variants()) == 2 * 2 * (2 + 2 * 24)  # penalties in both protocols
     assert [s.weight for s in settings("mlp", ["si/best"])] == [0.01, 0.1, 1, 10, 50, 100]
 
 
@@ -80,9 +81,12 @@ def test_labels_and_specs_are_each_other_s():
             assert label(spec) == name
     assert len(keys) == len(variants())
     odd = spec_of(f"{QUEUE} si coef=0.1 net=cnn heads=zero")
-    assert (odd.method.coef, odd.net) == (0.1, eg.CNN(heads="zero"))
+    assert (odd.method.coef, odd.net, odd.training.reset_optimizer) == (0.1, eg.CNN(heads="zero"), False)
     assert label(replace(odd, method=eg.SI(coef=0.2))) is None
-    assert label(replace(odd, training=replace(odd.training, reset_optimizer=True))) is None
+    reset = replace(odd, training=replace(odd.training, reset_optimizer=True))
+    assert label(reset) == f"{QUEUE} si coef=0.1 reset net=cnn heads=zero"
+    assert spec_of(label(reset)).key == reset.key
+    assert label(replace(reset, method=eg.Adam())) is None
 
 
 def test_scenarios_are_named_as_elsewhere():
@@ -120,9 +124,9 @@ def test_best_and_worst_are_chosen_by_the_final_average_over_seeds():
         run("si", 66.0, 10.0), run("si", 66.0, 50.0), run("si", 66.0, 100.0),
     ]  # fmt: skip
     best = cell(given, "71", "si/best")
-    assert (best.ours, best.n, best.note) == (50.0, 2, "weight 0.1")
+    assert (best.ours, best.n, best.note) == (50.0, 2, "a new optimiser for each task; weight 0.1")
     worst = cell(given, "71", "si/worst")
-    assert (worst.ours, worst.std, worst.note) == (65.0, 5.0, "weight 0.01")
+    assert (worst.ours, worst.std, worst.note) == (65.0, 5.0, "a new optimiser for each task; weight 0.01")
     assert "not tried yet: 0.1, 1, 10, 50, 100" in cell(given[:2], "1", "si/best").note
 
 
@@ -139,7 +143,16 @@ def test_a_stand_in_is_taken_where_the_real_letters_have_no_records_and_says_so(
     found = cell([*given, run("adam", 55.0)], "78", "adam")
     assert (found.ours, found.note) == (55.0, "")
     si = cell([run("si", 70.0, w, scenario=STAND_IN) for w in (0.01, 0.1, 1, 10, 50, 100)], "1", "si/best")
-    assert si.note == "Cyrillic letters stand in for EMNIST letters; weight 0.01"
+    assert si.note == "Cyrillic letters stand in for EMNIST letters; a new optimiser for each task; weight 0.01"
+
+
+def test_penalties_have_a_new_optimiser_for_each_task_but_in_the_common_protocol():
+    given = [run("si", 80.0, 1.0), run("si", 85.0, 1.0, reset=False), run("adam", 60.0)]
+    own, common = (cells("table5", given, ["78"], ["adam", "si/best"], protocol) for protocol in ("own", "common"))
+    assert [c.ours for c in own] == [60.0, 80.0]
+    assert [c.ours for c in common] == [60.0, 85.0]
+    assert common[1].note.startswith("one optimiser for all tasks; weight 1")
+    assert [r.average_accuracy for r in runs_of("table5", given, ["si/best"], "common")] == [85.0]
 
 
 def test_failed_runs_are_counted_and_leave_the_others():

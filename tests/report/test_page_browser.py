@@ -77,7 +77,7 @@ def test_it_loads_from_disk_without_network_or_complaint(page, file):
 
 def test_a_table_and_its_curves_say_what_stands_in(page, tmp_path):
     path = tmp_path / "report.html"
-    made = [queued("si", " coef=0.1", seed, 80.0, "long-queue-with-cyrillic-letters/task") for seed in range(2)]
+    made = [queued("si", " coef=0.1 reset", seed, 80.0, "long-queue-with-cyrillic-letters/task") for seed in range(2)]
     path.write_text(html(assemble(made)), encoding="utf-8")
     page.open(path)
     said = "; Cyrillic letters stand in for EMNIST letters"

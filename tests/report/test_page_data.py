@@ -180,20 +180,20 @@ def test_a_twin_names_its_setting_and_is_not_listed_as_another_run():
     ],
 )
 def test_a_table_says_what_stands_in(scenario, remarks):
-    (table,) = assemble([queued("si", " coef=0.1", 0, 80.0, scenario)])["tables"]
+    (table,) = assemble([queued("si", " coef=0.1 reset", 0, 80.0, scenario)])["tables"]
     assert table["remarks"] == remarks
 
 
 def test_a_column_of_the_long_queue_is_its_best_or_worst_weight():
     given = [queued("adam", "", seed, 58.0 + seed) for seed in range(2)]
-    given += [queued("si", " coef=0.1", 0, 80.0), queued("si", " coef=100", 0, 66.0)]
+    given += [queued("si", " coef=0.1 reset", 0, 80.0), queued("si", " coef=100 reset", 0, 66.0)]
     data = assemble(given)
     (table,) = data["tables"]
     assert (table["name"], table["head"], table["tests"]) == ("table5", "after task", {})
     last = {cell["column"]: cell for cell in table["rows"][-1]["cells"]}
     assert table["rows"][-1]["title"] == "78"
     assert [last[column]["setting"] for column in ("adam", "si/best", "si/worst", "adagrad")] == [
-        "long-queue/task adam", "long-queue/task si coef=0.1", "long-queue/task si coef=100", None,
+        "long-queue/task adam", "long-queue/task si coef=0.1 reset", "long-queue/task si coef=100 reset", None,
     ]  # fmt: skip
     assert (last["adam"]["ours"], last["adam"]["band"], last["si/best"]["ours"]) == (58.5, 5.0, 80.0)
     assert [c["ours"] for c in table["rows"][0]["cells"][:2]] == [100.0, 100.0]

@@ -105,6 +105,6 @@ def test_a_stand_in_is_named_and_where_there_is_nothing_it_is_said(figure):
 
 
 def test_a_panel_without_records_says_so():
-    fig = Figure4().draw([run(Setting("si", 1.0))])
+    fig = Figure4().draw([run(Setting("si", 1.0, reset=True))])
     assert curves(fig.axes[0]) == {"weight 1": 81}
     assert [[text.get_text() for text in ax.texts] for ax in fig.axes] == [[], *[["no records"]] * 3]
