@@ -195,6 +195,21 @@ def common() -> str:
     return table(["method", *columns], rows)
 
 
+def optimisers(name: str) -> str:
+    """The penalties' columns of Table 5 or 6 with a new optimiser for each task, and with one for all."""
+    printed = published()[name]
+    columns = [column for column in TABLES[name][1] if "/" in column]
+    kept: dict[Protocol, str] = {"own": "a new optimiser for each task", "common": "one for all tasks"}
+    rows = []
+    for column in columns:
+        method, _, which = column.partition("/")
+        for protocol, words in kept.items():
+            found = cells(name, read(), columns=[column], protocol=protocol)
+            rows.append([f"{TITLES[method]}, {which}: {words}", *map(ours, found)])
+        rows.append([f"{TITLES[method]}, {which}: print", *(f"{printed[n][column]:.2f}" for n in printed)])
+    return table(["", *(f"after {n}" for n in printed)], rows)
+
+
 def along(column: str, *settings: str) -> str:
     """Runs on the long queue, seed 0 of each setting (`coef=0.01,xi=0.001`), above a column of Table 5."""
     method, _, which = column.partition("/")
@@ -204,7 +219,7 @@ def along(column: str, *settings: str) -> str:
         values = averages(run_of(method, dict(part.split("=") for part in setting.split(","))))
         words = setting.replace("=True", "").replace("_", " ").replace("=", " ").replace(",", ", ")
         rows.append([words, *(f"{values[int(n) - 1]:.2f}" for n in printed)])
-    rows.append([f"print, {which}", *(f"{printed[n][column]:.2f}" for n in printed)])
+    rows.append([f"print, {which}" if which else "print", *(f"{printed[n][column]:.2f}" for n in printed)])
     return table([TITLES[method], *(f"after {n}" for n in printed)], rows)
 
 
@@ -274,6 +289,7 @@ ANSWERS: dict[str, Callable[..., str]] = {
     "table": whole_table,
     "common": common,
     "along": along,
+    "optimisers": optimisers,
 }
 
 if __name__ == "__main__":
