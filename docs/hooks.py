@@ -199,13 +199,13 @@ def optimisers(name: str) -> str:
     """The penalties' columns of Table 5 or 6 with a new optimiser for each task, and with one for all."""
     printed = published()[name]
     columns = [column for column in TABLES[name][1] if "/" in column]
-    kept: dict[Protocol, str] = {"own": "a new optimiser for each task", "common": "one for all tasks"}
+    words: dict[Protocol, str] = {"own": "a new optimiser for each task", "common": "one for all tasks"}
     rows = []
     for column in columns:
         method, _, which = column.partition("/")
-        for protocol, words in kept.items():
+        for protocol, said in words.items():
             found = cells(name, read(), columns=[column], protocol=protocol)
-            rows.append([f"{TITLES[method]}, {which}: {words}", *map(ours, found)])
+            rows.append([f"{TITLES[method]}, {which}: {said}", *map(ours, found)])
         rows.append([f"{TITLES[method]}, {which}: print", *(f"{printed[n][column]:.2f}" for n in printed)])
     return table(["", *(f"after {n}" for n in printed)], rows)
 

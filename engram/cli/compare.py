@@ -36,8 +36,8 @@ class CompareOptions:
     twins: bool = False
     """Also the twins of these methods: as they were meant, where the authors' code departs from it."""
     protocol: Protocol = "own"
-    """lwf, dgr and rtf, and si and online-ewc in table5 and table6 (a new optimiser for each task): as print has them,
-    or in the protocol that all other rows have."""
+    """own: lwf, dgr and rtf as their authors made them, and si and online-ewc of table5 and table6 with a new
+    optimiser for each task; common: as all other methods."""
     results: Path = Path("results")
     """Folder with the records."""
     format: Format = "text"

@@ -75,7 +75,8 @@ class RunOptions(EngineOptions):
     device: Literal["auto", "cpu", "cuda", "mps"] = "cpu"
     """Where it is computed; auto takes the best there is."""
     protocol: Protocol = "own"
-    """lwf, dgr, rtf: as their authors ran them, or in the protocol that all other methods have (common)."""
+    """own: lwf, dgr and rtf as their authors ran them, and si and online-ewc of the long queue with a new optimiser
+    for each task; common: as all other methods."""
     memory_budget: int | None = None
     """Bytes that the method may keep across a boundary: sizes a buffer, refuses a method that cannot fit."""
     no_boundaries: bool = False

@@ -48,7 +48,8 @@ class SearchOptions(EngineOptions):
     select_on: SelectOn = "holdout"
     """What trials are scored on: a tenth of the training images, or the test images, as the paper did."""
     protocol: Protocol = "own"
-    """lwf, dgr, rtf: as their authors ran them, or in the protocol that all other methods have (common)."""
+    """own: lwf, dgr and rtf as their authors ran them, and si and online-ewc of the long queue with a new optimiser
+    for each task; common: as all other methods."""
     out: Path = Path("runs/search")
     """Folder for the records; what is recorded there is not run again."""
     figure: Path | None = None

@@ -35,8 +35,8 @@ class ReproduceOptions(EngineOptions):
     twins: bool = False
     """Also the twins of these methods: as they were meant, where the authors' code departs from it."""
     protocol: Protocol = "own"
-    """lwf, dgr and rtf, and si and online-ewc in table5 and table6 (a new optimiser for each task): as print has them,
-    or in the protocol that all other rows have."""
+    """own: lwf, dgr and rtf as their authors made them, and si and online-ewc of table5 and table6 with a new
+    optimiser for each task; common: as all other methods."""
     heads: Literal["random", "zero", "both"] = "random"
     """Tables 5 and 6: initial heads. The tables have random ones, Figures 4 and 5 both."""
     letters: Letters = "emnist-letters"

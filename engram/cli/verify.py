@@ -91,7 +91,7 @@ def runnable(done: list[Record], sample: int) -> list[tuple[Record, Spec]]:
             found.append((record, from_json(record.spec)))
         except DataError as error:
             lacking[sets] = str(error)
-            ERR.print(f"passed over, for want of images: runs of {escape(', '.join(sets))}")
+            ERR.print(f"passed over, runs of {escape(', '.join(sets))}: {escape(lacking[sets].splitlines()[0])}")
         except ValueError as error:  # another engram's spec, or a set with another content
             raise WrongCallError(f"{record.key}: {error}") from error
     if not found:

@@ -171,7 +171,7 @@ def beside(
     failed: int,
     note: str,
 ) -> Cell:
-    """Our accuracies beside print's, with the verdict; `adam` is print's cell of that row in the column."""
+    """Our accuracies beside print's, with the verdict; `adam` is what print has of Adam in the same place."""
     ours = statistics.fmean(values) if values else None
     width = band(row, paper_std, values)
     return Cell(

@@ -154,13 +154,14 @@ class Ours:
         return ([one.mean for one in whole], whole[0].n) if len(whole) == len(rows) else None
 
     def heads(self, part: Heads, family: int) -> Measured:
-        """Runs that differ in their heads alone, paired over weights, networks and seeds."""
-        zero = [label for label in self.runs if label.endswith(" heads=zero") and label.split()[1] == part.method]
+        """Runs of the tables' protocol that differ in their heads alone, paired over weights, networks and seeds."""
+        ends = " heads=zero"
+        zero = [s for s in self.runs if s.endswith(ends) and s.split()[1] == part.method and "reset" in s.split()]
         pairs = [
-            (self.runs[label.removesuffix(" heads=zero")][seed], accuracy)
+            (self.runs[label.removesuffix(ends)][seed], accuracy)
             for label in zero
             for seed, accuracy in self.runs[label].items()
-            if seed in self.runs.get(label.removesuffix(" heads=zero"), {})
+            if seed in self.runs.get(label.removesuffix(ends), {})
         ]
         if not pairs:
             return Measured(missing=(f"runs of {part.method} with zero heads on the long queue",))

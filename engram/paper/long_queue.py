@@ -50,8 +50,8 @@ def settings(
     net: str, columns: Iterable[str], heads: Iterable[str] = ("random",), protocol: Protocol = "own"
 ) -> list[Setting]:
     """The runs that columns of a table need: `si/best` and `si/worst` all weights of SI. Only penalties have runs with
-    zero heads, for the figures, and a protocol of their own: a new optimiser for each task. Print has just that, by our
-    runs of both (docs/long-queue.md), whatever the paper's text says."""
+    zero heads, for the figures, and a protocol of their own: a new optimiser for each task. With it they come nearer to
+    print than with one for all tasks, which the paper's text has: docs/long-queue.md."""
     methods = dict.fromkeys(column.partition("/")[0] for column in columns)
     found = []
     for start in heads:
@@ -78,7 +78,7 @@ def variants() -> dict[str, Variant]:
 def changes(setting: Setting) -> dict[str, object]:
     """What differs from the preset of the scenario and the method."""
     found: dict[str, object] = {} if setting.weight is None else {"method.coef": setting.weight}
-    found |= {"training.reset_optimizer": True} if setting.reset else {}
+    found |= {"training.reset_optimizer": setting.reset} if setting.method in PENALTIES else {}
     return found | {"net.name": setting.net, "net.heads": setting.heads}
 
 
@@ -166,21 +166,12 @@ def cells(
     runs = Runs(records)
     chosen_columns = chosen("column", columns, list(printed["1"]))
     by_column = {column: _column(table, column, runs, protocol) for column in chosen_columns}
-    return [
-        beside(
-            row,
-            column,
-            values,
-            printed[row][column],
-            paper_std=None,
-            adam=printed[row]["adam"],
-            failed=failed,
-            note=note,
-        )
-        for row in chosen("row", rows, list(printed))
-        for column, (shown, failed, note) in by_column.items()
-        for values in [[averages(record)[int(row) - 1] for record in shown]]
-    ]
+    found = []
+    for row in chosen("row", rows, list(printed)):
+        for column, (shown, failed, note) in by_column.items():
+            values = [averages(record)[int(row) - 1] for record in shown]
+            found.append(beside(row, column, values, printed[row][column], None, printed[row]["adam"], failed, note))
+    return found
 
 
 def _column(table: str, column: str, runs: Runs, protocol: Protocol) -> tuple[list[Record], int, str]:

@@ -88,8 +88,8 @@ NOTES: tuple[Note, ...] = (
         at=QUEUE,
     ),
     Note(
-        "SI and online EWC have a new optimiser for each task: print is near such runs, and not near those with one "
-        "optimiser for all tasks, which the paper's text has and --protocol common shows.",
+        "The paper's text has one optimiser for all tasks (--protocol common). SI and online EWC come nearer to print "
+        "with a new one for each task (--protocol own); Adam and Adagrad have one in both.",
         at=QUEUE,
     ),
 )  # fmt: skip

@@ -207,9 +207,10 @@ def test_trend_is_kendall_s_tau_with_its_exact_p(values):
 def test_heads_are_paired_over_weights_and_seeds():
     given = []
     for weight in (0.01, 0.1, 1, 10, 50, 100):
-        label = f"long-queue/task si coef={weight:g}"
+        label = f"long-queue/task si coef={weight:g} reset"
         given += runs(label, [80.0 + weight / 100]) + runs(f"{label} heads=zero", [60.0 + weight / 100])
-    given += runs("long-queue/task online-ewc coef=1 heads=zero", [50.0])  # no partner
+    given += runs("long-queue/task online-ewc coef=1 reset heads=zero", [50.0])  # no partner
+    given += runs("long-queue/task si coef=1", [80.0]) + runs("long-queue/task si coef=1 heads=zero", [20.0])  # common
     result = claim(9, given)
     si, ewc = result.ours
     assert (si.n, si.outcome) == (6, "holds")
@@ -238,9 +239,8 @@ def test_badly_weighted_penalties_on_the_long_queue():
     assert half.outcome("ours") == "undecided"  # the CNN is missing
     assert [one.difference for one in half.ours][:2] == [pytest.approx(-10.0), pytest.approx(-8.0)]
     assert claim(8, mlp + queue("cnn", LONG)).outcome("ours") == "holds"
-    assert (
-        claim(8, mlp + queue("cnn", LONG | {"si coef=100 reset": 57.0})).outcome("ours") == "undecided"
-    )  # 3 points below
+    near = LONG | {"si coef=100 reset": 57.0}  # 3 points below Adam
+    assert claim(8, mlp + queue("cnn", near)).outcome("ours") == "undecided"
     assert claim(8, mlp + queue("cnn", LONG | {"si coef=100 reset": 70.0})).outcome("ours") == "fails"
     assert claim(8, mlp + queue("cnn", LONG | {"adagrad": 50.0})).outcome("ours") == "fails"
 

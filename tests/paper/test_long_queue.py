@@ -87,7 +87,12 @@ def test_labels_and_specs_are_each_other_s():
     reset = replace(odd, training=replace(odd.training, reset_optimizer=True))
     assert label(reset) == f"{QUEUE} si coef=0.1 reset net=cnn heads=zero"
     assert spec_of(label(reset)).key == reset.key
-    assert label(replace(reset, method=eg.Adam())) is None
+    adam = spec_of(f"{QUEUE} adam")
+    assert label(adam) == f"{QUEUE} adam"
+    assert label(replace(adam, training=replace(adam.training, reset_optimizer=True))) is None
+    assert preset(QUEUE, "si").training.reset_optimizer  # `engram run` takes what the tables take
+    assert not preset(QUEUE, "si", protocol="common").training.reset_optimizer
+    assert not preset("queue-mnist+svhn/task", "si").training.reset_optimizer
 
 
 def test_scenarios_are_named_as_elsewhere():

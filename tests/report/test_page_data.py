@@ -216,6 +216,16 @@ def test_the_command_of_a_copied_row_in_the_common_protocol_says_so():
     assert command(setting, None) == "engram run split-mnist/class lwf --protocol common"
 
 
+@pytest.mark.parametrize("reset", [True, False])
+def test_a_penalty_on_the_long_queue_is_repeated_with_its_optimiser(reset):
+    given = queued("si", " coef=0.1", 0, 80.0)
+    given.spec["training"]["reset_optimizer"] = reset
+    (setting,) = gather([given])
+    words = command(setting, None).split()
+    assert words[:6] == ["engram", "run", "long-queue/task", "si", "--protocol", "common"]
+    assert ("--reset-optimizer" in words) == reset
+
+
 def test_the_command_of_a_published_setting_is_its_name():
     (setting,) = gather([record("ewc", seed, published=True) for seed in range(3)])
     assert command(setting, setting) == "engram run split-mnist/class ewc --seeds 3"

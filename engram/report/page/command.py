@@ -6,6 +6,7 @@ import shlex
 from typing import Any
 
 from engram.paper.cells import COPIED, labelled
+from engram.paper.long_queue import PENALTIES, SCENARIOS
 from engram.report.page.settings import Setting, values
 
 USUAL = {"evaluation.mask": True, "evaluation.forward_transfer": False, "evaluation.evaluate_every": 0, "threads": 1,
@@ -19,7 +20,8 @@ def command(setting: Setting, published: Setting | None) -> str:
     """What to type: names, and what differs from the published setting, or every value where that is not at hand."""
     words = ["engram", "run", setting.scenario, setting.method]
     common = setting.label == labelled(setting.scenario, setting.method, "common")
-    if setting.method in COPIED and (common or published is None):
+    own = setting.method in COPIED or (setting.method in PENALTIES and setting.scenario in SCENARIOS.values())
+    if own and (common or published is None):
         words += ["--protocol", "common"]  # whose values are those of all other methods
     whole = published is setting or common
     usual = (values(published) if published else {}) | USUAL
