@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from cli_helpers import Answer, arrays
 
+from engram.experiments.records import Record, append
 from engram.paper.long_queue import SCENARIOS
 
 Engram = Callable[..., Answer]
@@ -95,6 +96,33 @@ def test_reproduce_makes_the_runs_of_columns_and_compare_takes_the_stand_in(
     assert all(cell["verdict"] == "missing" for cell in found if cell["column"] == "adagrad")
     again = engram(*call, "--workers", "1")
     assert "recorded before" in " ".join(again.err.split())
+
+
+def test_the_protocol_decides_which_runs_are_made_and_compared(
+    engram: Engram, work: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No run is made: the labels are looked at, and records are written by hand."""
+    made: dict[str, list[str]] = {}
+    for protocol, accuracy in (("own", 80.0), ("common", 85.0)):
+
+        def note(table: str, labels: list[str], *_: object, protocol: str = protocol) -> int:
+            made[protocol] = labels
+            return 0
+
+        monkeypatch.setattr("engram.cli.tables.make_runs", note)
+        call = ("reproduce", "table5", "--columns", "adam", "si/best", "--protocol", protocol)
+        assert engram(*call, "--letters", "cyrillic-letters").status == 0
+        label = made[protocol][1]
+        rows = [[accuracy] * i for i in range(1, 79)]
+        record = Record(label, label.split()[0], "si", 0, {}, "done", rows, accuracy, preset=label)
+        append(Path("results/table5.jsonl"), record)
+    queue = SCENARIOS["cyrillic-letters"]
+    assert made["own"][:2] == [f"{queue} adam", f"{queue} si coef=0.01 reset"]
+    assert made["common"][:2] == [f"{queue} adam", f"{queue} si coef=0.01"]
+    assert [len(labels) for labels in made.values()] == [7, 7]
+    for protocol, accuracy in (("own", 80.0), ("common", 85.0)):
+        call = ("compare", "table5", "--rows", "78", "--columns", "si/best", "--protocol", protocol, "--json")
+        assert [cell["ours"] for cell in engram(*call).json] == [accuracy]
 
 
 @pytest.mark.parametrize(
