@@ -114,7 +114,7 @@ def test_the_protocol_decides_which_runs_are_made_and_compared(
         assert engram(*call, "--letters", "cyrillic-letters").status == 0
         label = made[protocol][1]
         rows = [[accuracy] * i for i in range(1, 79)]
-        record = Record(label, label.split()[0], "si", 0, {}, "done", rows, accuracy, preset=label)
+        record = Record(label, label.split()[0], "si", 0, {"seed": 0}, "done", rows, accuracy, preset=label)
         append(Path("results/table5.jsonl"), record)
     queue = SCENARIOS["cyrillic-letters"]
     assert made["own"][:2] == [f"{queue} adam", f"{queue} si coef=0.01 reset"]
