@@ -195,11 +195,15 @@ def common() -> str:
     return table(["method", *columns], rows)
 
 
+NEW, ONE = "a new optimiser for each task", "one optimiser for all tasks"
+OPTIMISERS = {"reset_optimizer=True": NEW, "reset_optimizer=False": ONE}
+
+
 def optimisers(name: str) -> str:
     """The penalties' columns of Table 5 or 6 with a new optimiser for each task, and with one for all."""
     printed = published()[name]
     columns = [column for column in TABLES[name][1] if "/" in column]
-    words: dict[Protocol, str] = {"own": "a new optimiser for each task", "common": "one for all tasks"}
+    words: dict[Protocol, str] = {"own": NEW, "common": ONE}
     rows = []
     for column in columns:
         method, _, which = column.partition("/")
@@ -207,7 +211,18 @@ def optimisers(name: str) -> str:
             found = cells(name, read(), columns=[column], protocol=protocol)
             rows.append([f"{TITLES[method]}, {which}: {said}", *map(ours, found)])
         rows.append([f"{TITLES[method]}, {which}: print", *(f"{printed[n][column]:.2f}" for n in printed)])
-    return table(["", *(f"after {n}" for n in printed)], rows)
+    return table(["", *(f"after {n}" for n in printed)], rows) + "\n" + nearness(name, columns)
+
+
+def nearness(name: str, columns: Sequence[str]) -> str:
+    """How many cells lie within the band of print in each protocol."""
+    protocols: tuple[Protocol, Protocol] = ("own", "common")
+    own, common = ([c for c in cells(name, read(), columns=columns, protocol=p) if c.n] for p in protocols)
+    near = [sum(cell.verdict == "agrees" for cell in found) for found in (own, common)]
+    return (
+        f"Within 5 points of print: {near[0]} of {len(own)} cells with a new optimiser for each task, {near[1]} of "
+        f"{len(common)} with one for all.\n"
+    )
 
 
 def along(column: str, *settings: str) -> str:
@@ -217,7 +232,7 @@ def along(column: str, *settings: str) -> str:
     rows = []
     for setting in settings:
         values = averages(run_of(method, dict(part.split("=") for part in setting.split(","))))
-        words = setting.replace("=True", "").replace("_", " ").replace("=", " ").replace(",", ", ")
+        words = ", ".join(OPTIMISERS.get(part, part.replace("=", " ")) for part in setting.split(","))
         rows.append([words, *(f"{values[int(n) - 1]:.2f}" for n in printed)])
     rows.append([f"print, {which}" if which else "print", *(f"{printed[n][column]:.2f}" for n in printed)])
     return table([TITLES[method], *(f"after {n}" for n in printed)], rows)
