@@ -59,7 +59,7 @@ COEFS: dict[str, dict[str, tuple[float, float, float]]] = {
     "l2": {"split": (0.01, 0.5, 100), "permuted": (0.001, 0.02, 0), "queue": (0.01, 0.5, 100)},
     "ewc": {"split": (100, 100, 600), "permuted": (500, 150, 10), "queue": (100, 100, 600)},
     "online-ewc": {"split": (400, 700, 100), "permuted": (500, 250, 50), "queue": (100, 10, 10)},
-    "si": {"split": (300, 3000, 600), "permuted": (1, 10, 0.3), "queue": (10, 1, 1)},
+    "si": {"split": (300, 3000, 600), "permuted": (1, 10, 0.3), "queue": (50, 1, 1)},
     "mas": {"split": (1, 10000, 1), "permuted": (0.01, 0.1, 0.003), "queue": (1, 10000, 1)},
 }
 """Weights of the penalties in task, domain and class learning."""

@@ -60,7 +60,7 @@ def test_the_queue_has_78_tasks_of_two_classes_and_the_paper_s_protocol():
     assert (si.method.xi, si.method.clamp, si.training.optimizer, si.net) == (0.1, False, "adam", eg.CNN())
     ewc = preset(QUEUE, "online-ewc").method
     assert (ewc.decay, ewc.estimator, ewc.label) == (1.0, "sample", "predicted")
-    assert (si.method.coef, ewc.coef) == (10.0, 100.0)  # the best that Table 5 has
+    assert (si.method.coef, ewc.coef) == (50.0, 100.0)  # the best that Table 5 has
 
 
 def test_a_table_needs_14_runs_a_seed_and_the_figures_12_more():
