@@ -120,7 +120,7 @@ def settings(name: Name, method: str, protocol: Protocol = "own", net: str = "ml
 
 
 def resets(name: Name, method: str) -> bool:
-    """Whether print's runs had a new optimiser for each task."""
+    """Whether `own` has a new optimiser for each task here: docs/long-queue.md says why."""
     return name.front.startswith(LONG_QUEUE) and name.kind == "task" and method in long_queue.PENALTIES
 
 
