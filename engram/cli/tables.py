@@ -27,7 +27,8 @@ class ReproduceOptions(EngineOptions):
     table: tyro.conf.Positional[str]
     """table2 to table6."""
     rows: tuple[str, ...] = ()
-    """Only these rows: methods, and twins by their names, as in gem/one-slot; in table5 and table6 numbers of tasks."""
+    """Only these rows: methods, and twins by their names, as in gem/one-slot; in table5 and table6 numbers of tasks,
+    which choose only what is printed."""
     skip: tuple[str, ...] = ()
     """Not these rows."""
     columns: tuple[str, ...] = ()

@@ -134,7 +134,11 @@ def source_of(name: Name) -> str:
 def method_settings(name: Name, method: str, source: str) -> dict[str, Sourced]:
     """The fields of a method that the published cells set; those of the `class` column for `class-known` and `iid`."""
     if name.maker == "queue":  # the paper does not tell them
-        source = "the best of Table 5's weights, by test accuracy" if resets(name, method) else OURS
+        source = (
+            "the best weight of Table 5 (MLP, a new optimiser for each task), by test accuracy"
+            if resets(name, method)
+            else OURS
+        )
     found = {}
     if method in COEFS:
         column = {"task": 0, "domain": 1}.get(name.kind, 2)
