@@ -34,7 +34,7 @@ from engram.paper.cells import (  # noqa: E402
     published,
     runs_by_label,
 )
-from engram.paper.long_queue import SCENARIOS, averages  # noqa: E402
+from engram.paper.long_queue import OPTIMISERS, SCENARIOS, averages  # noqa: E402
 from engram.report.layout import MARKS, TITLES, number, ours  # noqa: E402
 
 
@@ -195,15 +195,11 @@ def common() -> str:
     return table(["method", *columns], rows)
 
 
-NEW, ONE = "a new optimiser for each task", "one optimiser for all tasks"
-OPTIMISERS = {"reset_optimizer=True": NEW, "reset_optimizer=False": ONE}
-
-
 def optimisers(name: str) -> str:
     """The penalties' columns of Table 5 or 6 with a new optimiser for each task, and with one for all."""
     printed = published()[name]
     columns = [column for column in TABLES[name][1] if "/" in column]
-    words: dict[Protocol, str] = {"own": NEW, "common": ONE}
+    words: dict[Protocol, str] = {"own": OPTIMISERS[True], "common": OPTIMISERS[False]}
     rows = []
     for column in columns:
         method, _, which = column.partition("/")
@@ -217,22 +213,20 @@ def optimisers(name: str) -> str:
 def nearness(name: str, columns: Sequence[str]) -> str:
     """How many cells lie within the band of print in each protocol."""
     protocols: tuple[Protocol, Protocol] = ("own", "common")
-    own, common = ([c for c in cells(name, read(), columns=columns, protocol=p) if c.n] for p in protocols)
-    near = [sum(cell.verdict == "agrees" for cell in found) for found in (own, common)]
-    return (
-        f"Within 5 points of print: {near[0]} of {len(own)} cells with a new optimiser for each task, {near[1]} of "
-        f"{len(common)} with one for all.\n"
-    )
+    found = [[c for c in cells(name, read(), columns=columns, protocol=p) if c.n] for p in protocols]
+    new, one = (f"{sum(cell.verdict == 'agrees' for cell in made)} of {len(made)}" for made in found)
+    return f"Within 5 points of print: {new} cells with {OPTIMISERS[True]}, {one} with {OPTIMISERS[False]}.\n"
 
 
 def along(column: str, *settings: str) -> str:
     """Runs on the long queue, seed 0 of each setting (`coef=0.01,xi=0.001`), above a column of Table 5."""
     method, _, which = column.partition("/")
     printed = published()["table5"]
+    said = {f"reset_optimizer={value}": words for value, words in OPTIMISERS.items()}
     rows = []
     for setting in settings:
         values = averages(run_of(method, dict(part.split("=") for part in setting.split(","))))
-        words = ", ".join(OPTIMISERS.get(part, part.replace("=", " ")) for part in setting.split(","))
+        words = ", ".join(said.get(part, part.replace("=", " ")) for part in setting.split(","))
         rows.append([words, *(f"{values[int(n) - 1]:.2f}" for n in printed)])
     rows.append([f"print, {which}" if which else "print", *(f"{printed[n][column]:.2f}" for n in printed)])
     return table([TITLES[method], *(f"after {n}" for n in printed)], rows)

@@ -37,7 +37,7 @@ class VerifyOptions:
     sample: int = 3
     """How many."""
     seed: int | None = None
-    """Picks the same ones again."""
+    """Picks the same ones again, as long as no records are added."""
     minutes: float | None = None
     """Only runs that took at most so long."""
     results: Path = Path("results")
@@ -51,6 +51,8 @@ def verify(arguments: list[str]) -> int:
     options = parse(VerifyOptions, arguments, "engram verify")
     if options.sample < 1:
         raise WrongCallError(f"sample {options.sample} is out of range; give 1 or more")
+    if options.minutes is not None and not options.minutes > 0:
+        raise WrongCallError(f"minutes {options.minutes:g} is out of range; give more than 0")
     files = {file.stem: file for file in sorted(options.results.glob("*.jsonl"))}
     if options.table and options.table not in files:
         choices = ", ".join(files) or "nothing: there are no records"

@@ -116,7 +116,7 @@ def run_jobs(
     if waiting:
         from engram.experiments.local import Local
 
-        used = engine or Local()
+        used = engine or Local(threads=max(job.spec.threads for job in waiting))
         try:
             yield from Driver(store, used, file, watch, say).drive(waiting)
         finally:

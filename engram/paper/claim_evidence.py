@@ -11,6 +11,7 @@ import math
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import product
 
 from engram.experiments.records import Record
 from engram.experiments.statistics import Summary, needed, paired, summarized, welch
@@ -26,6 +27,7 @@ from engram.paper.cells import (
     runs_by_label,
 )
 from engram.paper.claims import AnyPart, Heads, Part, Place, Trend
+from engram.paper.long_queue import NETS, SCENARIOS, settings
 from engram.paper.twin_cells import accuracies
 
 LEAST_PAIRS = 3
@@ -155,14 +157,11 @@ class Ours:
 
     def heads(self, part: Heads, family: int) -> Measured:
         """Runs of the tables' protocol that differ in their heads alone, paired over weights, networks and seeds."""
-        ends = " heads=zero"
-        zero = [s for s in self.runs if s.endswith(ends) and s.split()[1] == part.method and "reset" in s.split()]
-        pairs = [
-            (self.runs[label.removesuffix(ends)][seed], accuracy)
-            for label in zero
-            for seed, accuracy in self.runs[label].items()
-            if seed in self.runs.get(label.removesuffix(ends), {})
-        ]
+        pairs = []
+        for scenario, net in product(SCENARIOS.values(), NETS.values()):
+            for zero in settings(net, [part.method], ["zero"]):
+                ends = [self.runs.get(s.label(scenario), {}) for s in (zero._replace(heads="random"), zero)]
+                pairs += [(ends[0][seed], accuracy) for seed, accuracy in ends[1].items() if seed in ends[0]]
         if not pairs:
             return Measured(missing=(f"runs of {part.method} with zero heads on the long queue",))
         random_heads, zero_heads = [r for r, _ in pairs], [z for _, z in pairs]

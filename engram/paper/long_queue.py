@@ -24,6 +24,14 @@ SCENARIOS: dict[Letters, str] = {
 """By the set of letters, in the order in which cells take them: the first that has records."""
 REMARKS = {SCENARIOS["cyrillic-letters"]: "Cyrillic letters stand in for EMNIST letters"}
 """What everything made with a scenario has to say."""
+OPTIMISERS = {True: "a new optimiser for each task", False: "one optimiser for all tasks"}
+"""What there is to say of `reset_optimizer`."""
+
+
+def resets(scenario: str, method: str) -> bool:
+    """Whether the tables' own protocol has a new optimiser for each task. With it penalties come nearer to print than
+    with one for all tasks, which the paper's text has: docs/long-queue.md."""
+    return scenario in SCENARIOS.values() and method in PENALTIES
 
 
 class Setting(NamedTuple):
@@ -50,8 +58,7 @@ def settings(
     net: str, columns: Iterable[str], heads: Iterable[str] = ("random",), protocol: Protocol = "own"
 ) -> list[Setting]:
     """The runs that columns of a table need: `si/best` and `si/worst` all weights of SI. Only penalties have runs with
-    zero heads, for the figures, and a protocol of their own: a new optimiser for each task. With it they come nearer to
-    print than with one for all tasks, which the paper's text has: docs/long-queue.md."""
+    zero heads, for the figures, and a protocol of their own: `resets`."""
     methods = dict.fromkeys(column.partition("/")[0] for column in columns)
     found = []
     for start in heads:
@@ -126,6 +133,19 @@ class Runs:
         setting = self.extreme(name.partition("/")[2], tried, scenario)
         return Shown(tried, setting, scenario, self.done(setting, scenario) if setting else [])
 
+    def failed(self, shown: Shown) -> int:
+        """How many runs of a column's method failed, of all weights."""
+        return sum(record.status != "done" for s in shown.tried for record in self.all(s, shown.scenario))
+
+    def note(self, shown: Shown) -> str:
+        """What there is to say of a column."""
+        said = remarks(shown.runs)
+        if shown.setting and shown.setting.weight is not None:
+            left = [f"{s.weight:g}" for s in shown.tried if not self.done(s, shown.scenario)]
+            said.append(OPTIMISERS[shown.setting.reset])
+            said.append(f"weight {shown.setting.weight:g}" + (f" (not tried yet: {', '.join(left)})" if left else ""))
+        return "; ".join(said)
+
 
 def remarks(records: Iterable[Record]) -> list[str]:
     """What everything made of these runs has to say."""
@@ -165,22 +185,20 @@ def cells(
     printed = published()[table]
     runs = Runs(records)
     chosen_columns = chosen("column", columns, list(printed["1"]))
-    by_column = {column: _column(table, column, runs, protocol) for column in chosen_columns}
+    by_column = {column: runs.column(NETS[table], column, protocol) for column in chosen_columns}
     found = []
     for row in chosen("row", rows, list(printed)):
-        for column, (shown, failed, note) in by_column.items():
-            values = [averages(record)[int(row) - 1] for record in shown]
-            found.append(beside(row, column, values, printed[row][column], None, printed[row]["adam"], failed, note))
+        for column, shown in by_column.items():
+            found.append(
+                beside(
+                    row,
+                    column,
+                    values=[averages(record)[int(row) - 1] for record in shown.runs],
+                    paper=printed[row][column],
+                    paper_std=None,
+                    adam=printed[row]["adam"],
+                    failed=runs.failed(shown),
+                    note=runs.note(shown),
+                )
+            )
     return found
-
-
-def _column(table: str, column: str, runs: Runs, protocol: Protocol) -> tuple[list[Record], int, str]:
-    """(the runs that a column shows, how many of its method failed, the note)."""
-    shown = runs.column(NETS[table], column, protocol)
-    failed = sum(record.status != "done" for s in shown.tried for record in runs.all(s, shown.scenario))
-    said = remarks(shown.runs)
-    if shown.setting and shown.setting.weight is not None:
-        left = [f"{s.weight:g}" for s in shown.tried if not runs.done(s, shown.scenario)]
-        said.append("a new optimiser for each task" if shown.setting.reset else "one optimiser for all tasks")
-        said.append(f"weight {shown.setting.weight:g}" + (f" (not tried yet: {', '.join(left)})" if left else ""))
-    return shown.runs, failed, "; ".join(said)

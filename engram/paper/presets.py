@@ -26,7 +26,7 @@ class Sourced(NamedTuple):
 
 
 SCRIPTS, PAPER, COPIED_FROM = sources.SCRIPTS, sources.TEXT, sources.COPIED_FROM
-OURS = "engram's choice, after Split MNIST"
+OURS, AFTER_QUEUE = "engram's choice, after Split MNIST", "engram's choice, after the paper's long queue"
 DEFAULT = "engram's default"
 
 PROTOCOLS: dict[str, dict[str, Any]] = {
@@ -109,7 +109,7 @@ def settings(name: Name, method: str, protocol: Protocol = "own", net: str = "ml
             "lr": rate(name, rated, source),
         },
     }
-    if protocol == "own" and resets(name, method):
+    if protocol == "own" and long_queue.resets(str(name), method):
         found["training"]["reset_optimizer"] = Sourced(
             True, "engram's choice, nearer to print; the paper's text has no"
         )
@@ -119,26 +119,19 @@ def settings(name: Name, method: str, protocol: Protocol = "own", net: str = "ml
     return found
 
 
-def resets(name: Name, method: str) -> bool:
-    """Whether `own` has a new optimiser for each task here: docs/long-queue.md says why."""
-    return name.front.startswith(LONG_QUEUE) and name.kind == "task" and method in long_queue.PENALTIES
-
-
 def source_of(name: Name) -> str:
     """Where the values of a scenario come from, if nothing else is said of one."""
     if name.maker == "queue":
-        return PAPER if name.front.startswith(LONG_QUEUE) else "engram's choice, after the paper's long queue"
+        return PAPER if name.front.startswith(LONG_QUEUE) else AFTER_QUEUE
     return SCRIPTS if name.images == "mnist" else OURS
 
 
 def method_settings(name: Name, method: str, source: str) -> dict[str, Sourced]:
     """The fields of a method that the published cells set; those of the `class` column for `class-known` and `iid`."""
     if name.maker == "queue":  # the paper does not tell them
-        source = (
-            "the best weight of Table 5 (MLP, a new optimiser for each task), by test accuracy"
-            if resets(name, method)
-            else OURS
-        )
+        source = AFTER_QUEUE if method in long_queue.PENALTIES else OURS
+        if long_queue.resets(str(name), method):
+            source = f"the best weight of Table 5 (MLP, {long_queue.OPTIMISERS[True]}), by test accuracy"
     found = {}
     if method in COEFS:
         column = {"task": 0, "domain": 1}.get(name.kind, 2)

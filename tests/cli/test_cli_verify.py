@@ -102,6 +102,7 @@ def test_runs_whose_images_cannot_be_had_are_passed_over(engram: Engram, recorde
     [
         (["verify", "table9"], "choose from tiny"),
         (["verify", "--sample", "0"], "sample 0 is out of range"),
+        (["verify", "--minutes", "-1"], "minutes -1 is out of range"),
         (["verify", "--results", "nowhere"], "nowhere has no finished runs"),
         (["verify", "table2", "--results", "nowhere"], "there are no records"),
     ],

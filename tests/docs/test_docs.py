@@ -170,6 +170,38 @@ def test_runs_along_the_queue_stand_above_print(hooks):
         hooks.along("si/best", "coef=7")
 
 
+def test_both_optimisers_of_the_queue_stand_beside_print(hooks):
+    """Against the records themselves, read by hand."""
+    files = [ROOT / "results" / name for name in ("table5.jsonl", "long-queue.jsonl")]
+    runs = [json.loads(line) for file in files for line in file.read_text().splitlines()]
+
+    def after(n, **wanted):
+        made = [
+            run
+            for run in runs
+            if run["spec"]["net"] == {"name": "mlp", "hidden": [256, 256], "heads": "random"}
+            and wanted.items() <= (run["spec"]["training"] | run["spec"]["method"][0] | {"seed": run["seed"]}).items()
+        ]
+        assert len(made) == (1 if "seed" in wanted else 3)
+        return f"{sum(sum(run['accuracy'][n - 1]) / n for run in made) / len(made):.2f}"
+
+    _, _, one, new, _ = hooks.along("adam", "reset_optimizer=False", "reset_optimizer=True").splitlines()
+    assert one.startswith("| one optimiser for all tasks | ")
+    assert one.split(" | ")[2] == after(11, name="adam", reset_optimizer=False, seed=0)
+    assert new.startswith("| a new optimiser for each task | ")
+    assert new.split(" | ")[2] == after(11, name="adam", reset_optimizer=True, seed=0)
+
+    text = hooks.optimisers("table5")
+    rows = dict(line.removeprefix("| ").split(" | ", 1) for line in text.splitlines() if line.startswith("| "))
+    for words, reset, coef in (("a new optimiser for each task", True, 50), ("one optimiser for all tasks", False, 10)):
+        best = rows[f"SI, best: {words}"].split(" | ")[1].split(" ")[0]
+        assert best == after(11, name="si", coef=coef, reset_optimizer=reset)
+    assert rows["Online EWC, worst: print"].startswith("99.81 | 92.29 | ")
+    assert re.search(
+        r"Within 5 points of print: \d+ of 36 cells with a new optimiser for each task, \d+ of 36 with one", text
+    )
+
+
 def test_the_numbers_of_the_readme_are_those_of_the_records(hooks):
     """Of as many seeds as it says: records that came later do not matter."""
     shown = re.search(r"<!-- table2 -->\n\n(.*?)\n<!-- end -->", (ROOT / "README.md").read_text(), re.DOTALL)[1]

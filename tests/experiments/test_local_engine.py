@@ -105,3 +105,19 @@ def test_what_is_recorded_starts_no_process(sweep: Sweep, seeds: int) -> None:
 def test_there_are_as_many_workers_as_cores_have_room_for(monkeypatch, workers, threads, slots):
     monkeypatch.setattr(local, "cores", lambda: 8)
     assert Local(workers, threads).open(20, lambda _: None) == slots
+
+
+def test_without_an_engine_the_threads_of_the_runs_count(monkeypatch, sweep: Sweep) -> None:
+    """Runs of four threads each leave room for two at once on eight cores."""
+    asked = []
+
+    class Watched(Local):
+        def open(self, runs, say):
+            asked.append(self.most)
+            return super().open(runs, say)
+
+    monkeypatch.setattr(local, "cores", lambda: 8)
+    monkeypatch.setattr(local, "Local", Watched)
+    (job,) = sweep.jobs(1)
+    ((_, record),) = run_jobs([replace(job, spec=replace(job.spec, threads=4))], sweep.out)
+    assert (record.status, asked) == ("done", [2])

@@ -11,6 +11,7 @@ from engram.experiments.records import Record
 from engram.paper.cells import cells, published
 from engram.paper.long_queue import HEADS, SCENARIOS, Setting, runs_of, settings, variants
 from engram.paper.presets import label, preset, spec_of
+from engram.paper.presets import settings as preset_values
 from engram.scenarios.named import parse, with_letters
 
 QUEUE, STAND_IN = SCENARIOS.values()
@@ -93,6 +94,20 @@ def test_labels_and_specs_are_each_other_s():
     assert preset(QUEUE, "si").training.reset_optimizer  # `engram run` takes what the tables take
     assert not preset(QUEUE, "si", protocol="common").training.reset_optimizer
     assert not preset("queue-mnist+svhn/task", "si").training.reset_optimizer
+
+
+@pytest.mark.parametrize(
+    ("scenario", "method", "source"),
+    [
+        (QUEUE, "si", "the best weight of Table 5 (MLP, a new optimiser for each task), by test accuracy"),
+        (STAND_IN, "online-ewc", "the best weight of Table 5 (MLP, a new optimiser for each task), by test accuracy"),
+        ("long-queue/domain", "si", "engram's choice, after the paper's long queue"),
+        ("queue-mnist+svhn/task", "online-ewc", "engram's choice, after the paper's long queue"),
+        (QUEUE, "mas", "engram's choice, after Split MNIST"),
+    ],
+)
+def test_weights_on_a_queue_say_where_they_come_from(scenario, method, source):
+    assert preset_values(parse(scenario), method)["method"]["coef"].source == source
 
 
 def test_scenarios_are_named_as_elsewhere():

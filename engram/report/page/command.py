@@ -6,7 +6,7 @@ import shlex
 from typing import Any
 
 from engram.paper.cells import COPIED, labelled
-from engram.paper.long_queue import PENALTIES, SCENARIOS
+from engram.paper.long_queue import resets
 from engram.report.page.settings import Setting, values
 
 USUAL = {"evaluation.mask": True, "evaluation.forward_transfer": False, "evaluation.evaluate_every": 0, "threads": 1,
@@ -20,7 +20,7 @@ def command(setting: Setting, published: Setting | None) -> str:
     """What to type: names, and what differs from the published setting, or every value where that is not at hand."""
     words = ["engram", "run", setting.scenario, setting.method]
     common = setting.label == labelled(setting.scenario, setting.method, "common")
-    own = setting.method in COPIED or (setting.method in PENALTIES and setting.scenario in SCENARIOS.values())
+    own = setting.method in COPIED or resets(setting.scenario, setting.method)
     if own and (common or published is None):
         words += ["--protocol", "common"]  # whose values are those of all other methods
     whole = published is setting or common
