@@ -35,7 +35,7 @@ from engram.paper.cells import (  # noqa: E402
     runs_by_label,
 )
 from engram.paper.long_queue import OPTIMISERS, SCENARIOS, averages  # noqa: E402
-from engram.report.layout import MARKS, TITLES, number, ours  # noqa: E402
+from engram.report.layout import MARKS, TITLES, duration, number, ours  # noqa: E402
 
 
 def on_page_markdown(markdown: str, **_: Any) -> str:
@@ -255,6 +255,27 @@ def from_queue(record: Record, method: str) -> bool:
     return (net["name"], net["heads"]) == ("mlp", "random")
 
 
+def times(name: str) -> str:
+    """How long the runs of a table's cells took, as medians by method; those of a like time together."""
+    made: dict[str, list[float]] = {}
+    for record in records.read(ROOT / "results" / f"{name}.jsonl"):
+        twin = name not in QUEUE_TABLES and record.preset != f"{record.scenario} {record.method}"
+        if record.status == "done" and not twin:
+            made.setdefault(record.method, []).append(record.seconds)
+    medians = sorted((statistics.median(seconds), method) for method, seconds in made.items())
+    groups: list[list[tuple[float, str]]] = []
+    for found in medians:
+        if groups and found[0] < 2 * groups[-1][0][0]:
+            groups[-1].append(found)
+        else:
+            groups.append([found])
+    return "; ".join(
+        f"{', '.join(f'`{method}`' for _, method in group)} "
+        + " to ".join(dict.fromkeys(duration(seconds) for seconds in (group[0][0], group[-1][0])))
+        for group in groups
+    )
+
+
 def readme_table(runs: dict[str, int] | None = None) -> str:
     """Table 2 for the README: each row over its seeds 0 … n − 1, n as given, or as many as all columns have."""
     scenarios = list(TABLES["table2"][1].values())
@@ -299,6 +320,7 @@ ANSWERS: dict[str, Callable[..., str]] = {
     "common": common,
     "along": along,
     "optimisers": optimisers,
+    "times": times,
 }
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@ import sys
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
+from statistics import median
 
 import numpy as np
 import pytest
@@ -20,6 +21,7 @@ import pytest
 import engram.methods
 from engram.cli import COMMANDS, main
 from engram.methods import methods
+from engram.paper.cells import published
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")])
@@ -200,6 +202,16 @@ def test_both_optimisers_of_the_queue_stand_beside_print(hooks):
     assert re.search(
         r"Within 5 points of print: \d+ of 36 cells with a new optimiser for each task, \d+ of 36 with one", text
     )
+
+
+def test_times_are_medians_of_the_runs_of_cells(hooks):
+    """Against the records themselves, read by hand; like times stand together, twins do not count."""
+    runs = [json.loads(line) for line in (ROOT / "results" / "table2.jsonl").read_text().splitlines()]
+    lwf = [run["seconds"] for run in runs if run["method"] == "lwf" and not run["preset"].endswith(" common")]
+    shown = hooks.times("table2").split("; ")
+    assert f"`lwf` {median(lwf):.0f} s" in shown
+    assert sorted(re.findall(r"`([\w-]+)`", " ".join(shown))) == sorted(published()["table2"])
+    assert len(shown) < 6
 
 
 def test_the_numbers_of_the_readme_are_those_of_the_records(hooks):
