@@ -59,6 +59,8 @@ def compare(arguments: list[str]) -> int:
     """The command."""
     options = parse(CompareOptions, with_table(arguments, ("table1", *TABLES, "claims")), "engram compare")
     form: Format = "json" if options.json else options.format
+    if not options.results.is_dir() and options.results != CompareOptions.results:  # which may come later
+        raise WrongCallError(f"results {options.results} is not a folder; name one with files of records (*.jsonl)")
     if options.table == "table1":
         return compare_table1(form, options.out)
     if options.table == "claims":

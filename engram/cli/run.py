@@ -197,7 +197,7 @@ def run_all(
     ERR.print(
         f"[bold]{escape(first.scenario_name)}[/] with [bold]{first.method_name}[/]: {len(tasks)} tasks, "
         f"kind {tasks.kind}; who forgets all but the last task scores {tasks.floor:.1f} %"
-        + ("; the published setting" if preset_label else "; not a published setting"),
+        + (f"; in the tables as {escape(preset_label)}" if preset_label else "; not a published setting"),
     )
     store = Store(out, lambda _: None)
 

@@ -71,3 +71,7 @@ def test_reproduce_runs_what_is_missing_and_no_more(
 
     (cell,) = engram("compare", *call[1:-2], "--json").json
     assert (cell["n"], cell["ours"]) == (1, record["average_accuracy"])
+
+    same = engram("run", "split-mnist/class", "adam", "--out", "results")
+    assert "; in the tables as split-mnist/class adam" in same.err.replace("\n", " ")
+    assert "recorded before" in same.err.replace("\n", " ")

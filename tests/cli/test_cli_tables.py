@@ -71,6 +71,8 @@ def test_json_has_45_cells_and_twins_only_where_asked_for(engram: Engram, work: 
         (["compare", "claims", "--format", "latex"], "choose from text, markdown, json"),
         (["compare", "table2", "--out", "/dev/null/x.md"], "nothing can be written"),
         (["compare", "table2", "--out", "."], "is a folder"),
+        (["compare", "table2", "--results", "nowhere"], "nowhere is not a folder"),
+        (["compare", "claims", "--results", "nowhere"], "nowhere is not a folder"),
     ],
 )
 def test_what_is_not_there_is_refused_with_the_choices(engram: Engram, work: Path, call: list[str], says: str) -> None:
