@@ -29,10 +29,12 @@ def combine(methods: Sequence[Method]) -> Method:
 
 
 class Combined(Method):
-    """Members act in their order; at most one of them decides on network, curriculum, data and loss each."""
+    """Members act in their order, on gradients in that of their `turn`; at most one of them decides on network,
+    curriculum, data and loss each."""
 
     def __init__(self, methods: tuple[Method, ...]) -> None:
         self._members = methods
+        self._turns = sorted(methods, key=lambda member: member.turn)
         self._sole = {}
         for hook in SOLE:
             deciding = [m for m in methods if getattr(type(m), hook) is not getattr(Method, hook)]
@@ -86,7 +88,7 @@ class Combined(Method):
             member.begin_task(learner, task)
 
     def adjust_gradients(self, learner: Learner, batch: Batch) -> None:
-        for member in self._members:
+        for member in self._turns:
             member.adjust_gradients(learner, batch)
 
     def after_step(self, learner: Learner) -> None:

@@ -28,6 +28,9 @@ class Method:
     """The optimiser where none is asked for."""
     networks: ClassVar[int] = 1
     """Networks that take a task's steps each: 2 with a generator beside the learner's."""
+    turn: ClassVar[int] = 1
+    """Whose `adjust_gradients` comes when among combined methods: 0 wants the gradients of the loss alone, 1 adds to
+    them, 2 has the last word on their sum."""
     checkpoints: ClassVar[str] = "task"
     """`task`: resumable at each boundary; `epoch`: at each pass too (nothing is kept within a task)."""
 

@@ -41,6 +41,7 @@ class GEM(Rehearsal):
 
     working = ("inputs", "matrix")
     optimizer = "sgd"
+    turn = 2  # what is turned is the whole step
 
     def __post_init__(self) -> None:
         super().__post_init__()

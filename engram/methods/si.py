@@ -28,6 +28,7 @@ class SI(QuadraticPenalty):
     """Set negative contributions to 0; the authors' code does not."""
 
     working = ("path",)
+    turn = 0  # the path is that of the loss, without anybody's penalty
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -122,6 +122,51 @@ def test_members_act_in_their_order():
     assert ["start One", "start Two", "start Three", *task, *task] == CALLS
 
 
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (lambda: eg.SI(coef=10.0), lambda: eg.EWC(coef=300.0)),
+        (lambda: eg.L2(coef=0.5), lambda: eg.GEM(capacity=60)),
+        (lambda: eg.SI(coef=10.0), lambda: eg.GEM(capacity=60)),
+    ],
+)
+def test_on_gradients_the_order_of_names_does_not_matter(one, other):
+    training = eg.Training(epochs=1, batch=16, lr=0.05, optimizer="sgd")
+    nets = [
+        Run(scenario().deal(0), lambda pair=pair: combine([make() for make in pair]), training, NET).bits()["net"]
+        for pair in ([one, other], [other, one])
+    ]
+    assert nets[0] == nets[1]
+
+
+def test_si_follows_the_loss_alone_and_gem_turns_the_sum():
+    """Whatever stands before or after them: a pull towards zero with a weight of 100."""
+    learner = learner_for(scenario(), 7, 6)
+    si, gem, pull = eg.SI(coef=0.0), eg.GEM(capacity=60), eg.L2(coef=50.0)
+    seen = {}
+
+    class Watched(eg.Method):
+        turn = 2
+
+        def adjust_gradients(self, learner, batch):
+            seen["sum"] = [p.grad.clone() for p in learner.params]
+
+    both = combine([Watched(), gem, pull, si])
+    both.start(learner, learner.tasks)
+    pull.weights = [torch.ones_like(p) for p in learner.params]
+    pull.centre = [torch.zeros_like(p) for p in learner.params]
+    task = learner.tasks[0]
+    learner.task = 0
+    both.begin_task(learner, task)
+    batch = everything(task.train)
+    learner.loss(batch).backward()
+    of_loss = [p.grad.clone() for p in learner.params]
+    both.adjust_gradients(learner, batch)
+    for gradient, noted, summed, p in zip(of_loss, si._gradient, seen["sum"], learner.params, strict=True):
+        assert torch.equal(noted, gradient)
+        torch.testing.assert_close(summed, gradient + 100 * p.detach())
+
+
 class OwnLoss(eg.Method):
     def loss(self, learner, batch):
         return 2 * learner.loss(batch)
