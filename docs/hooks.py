@@ -34,7 +34,7 @@ from engram.paper.cells import (  # noqa: E402
     published,
     runs_by_label,
 )
-from engram.paper.long_queue import OPTIMISERS, SCENARIOS, averages  # noqa: E402
+from engram.paper.long_queue import NETS, OPTIMISERS, SCENARIOS, Runs, averages, curve, settings  # noqa: E402
 from engram.report.layout import MARKS, TITLES, duration, number, ours  # noqa: E402
 
 
@@ -218,13 +218,27 @@ def nearness(name: str, columns: Sequence[str]) -> str:
     return f"Within 5 points of print: {new} cells with {OPTIMISERS[True]}, {one} with {OPTIMISERS[False]}.\n"
 
 
-def along(column: str, *settings: str) -> str:
+def weights(name: str, method: str) -> str:
+    """Every weight of a penalty along the queue, above print's best and worst in Table 5 or 6."""
+    printed, runs = published()[name], Runs(read())
+    tried = settings(NETS[name], [method])
+    rows = []
+    for setting in tried:
+        made = runs.done(setting, runs.scenario(tried))
+        values = [f"{curve(made)[int(n) - 1]:.2f}" if made else "–" for n in printed]
+        rows.append([f"weight {setting.weight:g}", *values])
+    for which in ("best", "worst"):
+        rows.append([f"print, {which}", *(f"{printed[n][f'{method}/{which}']:.2f}" for n in printed)])
+    return table([TITLES[method], *(f"after {n}" for n in printed)], rows)
+
+
+def along(column: str, *changed: str) -> str:
     """Runs on the long queue, seed 0 of each setting (`coef=0.01,xi=0.001`), above a column of Table 5."""
     method, _, which = column.partition("/")
     printed = published()["table5"]
     said = {f"reset_optimizer={value}": words for value, words in OPTIMISERS.items()}
     rows = []
-    for setting in settings:
+    for setting in changed:
         values = averages(run_of(method, dict(part.split("=") for part in setting.split(","))))
         words = ", ".join(said.get(part, part.replace("=", " ")) for part in setting.split(","))
         rows.append([words, *(f"{values[int(n) - 1]:.2f}" for n in printed)])
@@ -321,6 +335,7 @@ ANSWERS: dict[str, Callable[..., str]] = {
     "along": along,
     "optimisers": optimisers,
     "times": times,
+    "weights": weights,
 }
 
 if __name__ == "__main__":

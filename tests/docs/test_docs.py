@@ -198,6 +198,14 @@ def test_both_optimisers_of_the_queue_stand_beside_print(hooks):
     for words, reset, coef in (("a new optimiser for each task", True, 50), ("one optimiser for all tasks", False, 10)):
         best = rows[f"SI, best: {words}"].split(" | ")[1].split(" ")[0]
         assert best == after(11, name="si", coef=coef, reset_optimizer=reset)
+    every = hooks.weights("table5", "si").splitlines()
+    assert every[0].startswith("| SI | after 1 | after 11 |")
+    assert [line.split(" | ")[0] for line in every[2:]] == [
+        *(f"| weight {weight}" for weight in ("0.01", "0.1", "1", "10", "50", "100")),
+        "| print, best",
+        "| print, worst",
+    ]
+    assert every[6].split(" | ")[2] == after(11, name="si", coef=50, reset_optimizer=True)
     assert rows["Online EWC, worst: print"].startswith("99.81 | 92.29 | ")
     assert re.search(
         r"Within 5 points of print: \d+ of 36 cells with a new optimiser for each task, \d+ of 36 with one", text
