@@ -140,7 +140,7 @@ def run(arguments: list[str]) -> int:
         raise WrongCallError(str(error)) from error
     say_changes(name, method_name, protocol)
     if options.dry_run:
-        return dry_run(spec, flags, options, seeds)
+        return dry_run(replace(spec, seed=seeds[0]), flags, options, seeds)
     specs = [replace(spec, seed=seed) for seed in seeds]
     return run_all(specs, options.out, options.json, engine, pictures, tracking)
 

@@ -12,6 +12,9 @@ import torch
 from engram.experiments.store import Say, tell
 from engram.learning.train import Checkpoint
 
+UNREADABLE = (RuntimeError, ValueError, EOFError, OSError, pickle.UnpicklingError)
+"""What reading a file that is no whole checkpoint ends in."""
+
 
 class Checkpoints:
     """The checkpoints of one run: a folder with the latest, written whole or not at all."""
@@ -48,13 +51,19 @@ class Checkpoints:
 
     def latest(self) -> Checkpoint | None:
         """What an interrupted run left, or None."""
-        newest = sorted(self.folder.glob("*.pt"), key=lambda path: path.stat().st_mtime_ns)
-        for path in reversed(newest):
+        for path in self.newest_first():
             try:
                 return unpacked(path.read_bytes())
-            except (RuntimeError, ValueError, EOFError, OSError, pickle.UnpicklingError) as error:
+            except UNREADABLE as error:
                 self.say(f"{path}: not a whole checkpoint ({type(error).__name__}), left aside")
         return None
+
+    def content(self) -> bytes | None:
+        """The newest file as it is, for a machine with the device that it was made on, which this one need not have."""
+        return next((path.read_bytes() for path in self.newest_first()), None)
+
+    def newest_first(self) -> list[Path]:
+        return sorted(self.folder.glob("*.pt"), key=lambda path: path.stat().st_mtime_ns, reverse=True)
 
 
 def file_name(checkpoint: Checkpoint) -> str:

@@ -187,7 +187,11 @@ def cores() -> int:
 
 
 def serve(
-    pipe: Connection, crash: Connection, environment: dict[str, str], folder: Path, method_files: Sequence[str]
+    pipe: Connection,
+    crash: Connection,
+    environment: dict[str, str],
+    folder: Path,
+    method_files: Sequence[tuple[str, str]],
 ) -> None:
     """A worker: takes runs, and sends back what comes of them, until the driver is gone."""
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
@@ -197,8 +201,8 @@ def serve(
     os.dup2(2, 1)  # standard output is the driver's alone
     faulthandler.enable(crash.fileno(), all_threads=False)
     threading.Thread(target=outlive_nobody, daemon=True).start()
-    for path in method_files:
-        load_file(Path(path))
+    for path, text in method_files:
+        load_file(Path(path), text)
     known: dict[str, Images] = {}
     try:
         pipe.send(("ready", None))

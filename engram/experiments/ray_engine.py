@@ -6,7 +6,6 @@ import os
 import queue
 import resource
 import socket
-import tempfile
 import threading
 import time
 import traceback
@@ -16,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from engram.data import Images
-from engram.experiments.checkpoints import Checkpoints, file_name, packed, unpacked
+from engram.experiments.checkpoints import UNREADABLE, Checkpoints, file_name, packed, unpacked
 from engram.experiments.engines import At, Ended, EngineError, Job, Report, attempt, sparing
 from engram.experiments.run import failed
 from engram.experiments.spec import from_json
@@ -89,14 +88,12 @@ class OnRay:
         return slots
 
     def submit(self, job: Job, checkpoints: Checkpoints) -> None:
-        resume = checkpoints.latest()
         images = [self.share(images.fingerprint, images.unsealed()) for images in job.spec.scenario.images]
-        files = tuple((Path(path).name, Path(path).read_text()) for path in loaded_files())
         remote = self.remote.options(
             name=str(job),
             num_cpus=job.spec.threads,
             num_gpus=self.gpu_share if job.spec.device.startswith("cuda") else 0,
-        ).remote(job.spec.to_json(), files, packed(resume) if resume else None, self.checkpoint_every, *images)
+        ).remote(job.spec.to_json(), loaded_files(), checkpoints.content(), self.checkpoint_every, *images)
         self.running[remote] = (job, checkpoints)
 
     def share(self, fingerprint: str, images: Images) -> Any:
@@ -124,6 +121,8 @@ class OnRay:
             else:
                 if kind == "checkpoint":
                     checkpoints.write(*value)
+                elif kind == "say":
+                    self.say(f"{job}: {value}")
                 elif kind == "at":
                     self.where[remote], progress = value
                     report(At(job, self.where[remote], progress))
@@ -165,7 +164,13 @@ def stream(
             known = from_json(spec, {one.fingerprint: one for one in images})
             watch = sparing(lambda progress: messages.put(("at", (here, progress))), EVERY)
             save = now_and_then(lambda checkpoint: messages.put(("checkpoint", checkpoint)), checkpoint_every)
-            messages.put(("record", attempt(known, save, unpacked(resume) if resume else None, watch)))
+            checkpoint = None
+            if resume:
+                try:
+                    checkpoint = unpacked(resume)
+                except UNREADABLE as error:
+                    messages.put(("say", f"its checkpoint is not whole ({type(error).__name__}); it starts anew"))
+            messages.put(("record", attempt(known, save, checkpoint, watch)))
         except BaseException:
             messages.put(("broken", traceback.format_exc()))
 
@@ -179,14 +184,10 @@ def stream(
 
 
 @cache
-def load_methods(files: tuple[tuple[str, str], ...]) -> tempfile.TemporaryDirectory[str]:
+def load_methods(files: tuple[tuple[str, str], ...]) -> None:
     """Makes this process know the driver's own methods, whose files are on the driver's machine only."""
-    folder = tempfile.TemporaryDirectory(prefix="engram-methods-")
-    for name, text in files:
-        path = Path(folder.name) / name
-        path.write_text(text)
-        load_file(path)
-    return folder
+    for path, text in files:
+        load_file(Path(path), text)
 
 
 def now_and_then(send: Callable[[tuple[str, bytes]], None], seconds: float) -> Callable[[Checkpoint], None]:

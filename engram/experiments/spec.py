@@ -5,8 +5,10 @@ from __future__ import annotations
 import hashlib
 import inspect
 import json
+import sys
 from collections.abc import Mapping
 from dataclasses import MISSING, Field, asdict, dataclass, field, fields
+from functools import cache
 from typing import Any, TypeVar
 
 from engram.data import Images, images
@@ -14,7 +16,7 @@ from engram.learning.combine import combine
 from engram.learning.evaluate import Evaluation
 from engram.learning.learner import Training
 from engram.learning.method import Method
-from engram.methods import method_class, name_of
+from engram.methods import SOURCE, method_class, name_of
 from engram.nets.cnn import CNN
 from engram.nets.mlp import MLP
 from engram.nets.net import Net
@@ -137,13 +139,26 @@ def values_of(method: Method) -> dict[str, Any]:
 
 
 def own_source(method: Method) -> dict[str, str]:
-    """A hash of the class of a method from outside the package: who edits it gets other keys."""
-    if type(method).__module__.startswith("engram."):
-        return {}
-    try:
-        return {"source": hashlib.sha256(inspect.getsource(type(method)).encode()).hexdigest()[:16]}
-    except (OSError, TypeError):  # typed in at a prompt
-        return {"source": "unknown"}
+    """A hash of the code of a method from outside the package: who edits it gets other keys."""
+    cls: type = type(method)
+    hashed = source_hash(cls)
+    return {"source": hashed} if hashed else {}
+
+
+@cache
+def source_hash(cls: type) -> str:
+    """Of the file that `load_file` took a class from, else of the class, and of those that it inherits from; as they
+    are when it is first asked for: this process goes on with the code that it has."""
+    texts = []
+    for base in cls.__mro__:
+        if base is object or base.__module__.partition(".")[0] in ("engram", *sys.stdlib_module_names):
+            continue
+        whole = getattr(sys.modules.get(base.__module__), SOURCE, None)
+        try:
+            texts.append(whole or inspect.getsource(base))
+        except (OSError, TypeError):  # typed in at a prompt
+            return "unknown"
+    return hashlib.sha256("".join(dict.fromkeys(texts)).encode()).hexdigest()[:16] if texts else ""
 
 
 def images_of(name: str, fingerprint: str) -> Images:

@@ -14,7 +14,9 @@ from types import ModuleType
 
 from engram.learning.method import Method
 
-_FILES: list[str] = []
+_FILES: dict[str, str] = {}
+SOURCE = "__engram_source__"
+"""Where a module that `load_file` made has its text."""
 
 
 @cache
@@ -36,35 +38,38 @@ def defined_in(module: ModuleType) -> list[type[Method]]:
     ]
 
 
-def load_file(path: Path) -> str:
-    """Adds the method of a file outside the package and returns its name, the file's."""
-    if not path.is_file():
+def load_file(path: Path, text: str | None = None) -> str:
+    """Adds the method of a file outside the package and returns its name, the file's.
+
+    With the text of the file it is not read: it may be another machine's, or edited since a sweep began.
+    """
+    if text is None and not path.is_file():
         raise ValueError(f"method file {path} does not exist")
     if path.suffix != ".py":
         raise ValueError(f"method file {path} is no Python file; its name has to end in .py")
     name = path.stem.replace("_", "-")
     if name in methods():
         raise ValueError(f"method file {path}: there is a method {name} already; give the file another name")
-    spec = importlib.util.spec_from_file_location(f"engram_user_{path.stem}", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
+    module = ModuleType(f"engram_user_{path.stem}")
+    module.__file__ = str(path)
     sys.modules[module.__name__] = module  # dataclasses look their module up there
     try:
-        spec.loader.exec_module(module)
+        text = importlib.util.decode_source(path.read_bytes()) if text is None else text
+        exec(compile(text, path, "exec", dont_inherit=True), vars(module))
     except Exception as error:
         raise ValueError(f"method file {path} cannot be loaded: {type(error).__name__}: {error}") from error
     own = defined_in(module)
     if not own:
         raise ValueError(f"method file {path} defines no subclass of engram.Method")
     methods()[name] = own[-1]
-    _FILES.append(str(path.resolve()))
+    vars(module)[SOURCE] = text
+    _FILES[str(path.resolve())] = text
     return name
 
 
-def loaded_files() -> list[str]:
-    """The files that `load_file` has added."""
-    return list(_FILES)
+def loaded_files() -> tuple[tuple[str, str], ...]:
+    """The files that `load_file` has added, each with the text that was loaded."""
+    return tuple(_FILES.items())
 
 
 def members_of(text: str) -> list[str]:

@@ -156,7 +156,7 @@ def test_values_that_cannot_work_are_refused_before_anything_runs(
 def test_a_method_file_that_cannot_be_used_is_refused(
     refused: Refused, data: Path, monkeypatch: pytest.MonkeyPatch, name: str, text: str, words: list[str]
 ) -> None:
-    monkeypatch.setattr("engram.methods._FILES", [])
+    monkeypatch.setattr("engram.methods._FILES", {})
     known = dict(methods())  # other tests do not see what is loaded here
     monkeypatch.setattr("engram.methods.methods", lambda: known)
     if name == "taken.py":

@@ -89,7 +89,7 @@ def load_held() -> None:
 
 def forget_held() -> None:
     methods().pop("held", None)
-    package._FILES[:] = [path for path in package._FILES if path != str(HELD)]
+    package._FILES.pop(str(HELD), None)
 
 
 def environment(sweep: Sweep) -> dict[str, str]:

@@ -7,11 +7,15 @@ from contextlib import closing
 from dataclasses import replace
 
 import pytest
+from helpers import blobs
 from sweep_helpers import Sweep, ended
 
+import engram as eg
 from engram.experiments import local
 from engram.experiments.engines import Job, run_jobs
 from engram.experiments.local import Local
+from engram.experiments.spec import Spec
+from engram.methods import load_file, methods
 
 
 def test_workers_that_die_cost_their_run_a_retry_and_the_sweep_goes_on(sweep: Sweep) -> None:
@@ -97,6 +101,24 @@ def test_what_is_recorded_starts_no_process(sweep: Sweep, seeds: int) -> None:
 
     assert len(list(run_jobs(sweep.jobs(seeds), sweep.out, engine=Never()))) == seeds
     sweep.check(seeds)
+
+
+def test_a_method_file_that_is_edited_during_a_sweep_changes_nothing_of_it(tmp_path, monkeypatch) -> None:
+    """Workers that start later run the text that the driver has loaded."""
+    known = dict(methods())
+    monkeypatch.setattr("engram.methods.methods", lambda: known)
+    monkeypatch.setattr("engram.methods._FILES", {})
+    file = tmp_path / "edited.py"
+    file.write_text("import engram as eg\n\n\nclass Edited(eg.Method):\n    ...\n")
+    load_file(file)
+    file.write_text("nothing that Python could read")
+    jobs = [
+        Job(Spec(eg.split(blobs(4), kind="class"), known["edited"](), eg.MLP(5), eg.Training(epochs=1), seed=seed))
+        for seed in range(2)
+    ]
+    with closing(Local(2)) as engine:
+        found = [record for _, record in run_jobs(jobs, tmp_path / "out", engine=engine)]
+    assert [(record.status, record.error) for record in found] == [("done", None)] * 2
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """A run leaves its record and nothing else, is not run twice, and goes on where it stopped."""
 
+import importlib
 import json
 
 import pytest
@@ -7,6 +8,7 @@ import torch
 from helpers import TIMES, blobs
 
 import engram as eg
+from engram.experiments import spec as spec_module
 from engram.experiments.records import read
 from engram.experiments.run import Checkpoints, run_spec
 from engram.experiments.spec import Spec
@@ -175,6 +177,35 @@ def test_half_a_checkpoint_beside_a_whole_one_is_no_harm(images, tmp_path):
     record = go(images, out=tmp_path)
     assert record.environment["resumed_after_task"] == 1
     assert facts(record) == facts(go(images))
+
+
+@pytest.mark.parametrize("kept", [True, False])
+def test_a_file_that_is_edited_during_a_run_changes_nothing_of_it(images, tmp_path, monkeypatch, kept):
+    """The record goes under the key of the code that ran."""
+    text = "import engram as eg\n\n\nclass EditedMeanwhile(eg.Method):\n    ...\n"
+    file = tmp_path / f"edited_meanwhile_{kept}.py"
+    file.write_text(text)
+    monkeypatch.syspath_prepend(tmp_path)
+    method = importlib.import_module(file.stem).EditedMeanwhile()
+
+    def edit(_):
+        file.write_text(text.replace("...", "def loss(self, learner, batch):\n        raise ValueError"))
+
+    record = go(images, method, watch=edit, **({"out": tmp_path / "out"} if kept else {}))
+    file.write_text(text)
+    assert record.key == Spec(eg.split(images, kind="class"), method, NET, TRAINING).key
+    spec_module.source_hash.cache_clear()
+    assert record.key == Spec(eg.split(images, kind="class"), method, NET, TRAINING).key
+    if kept:
+        assert [path.name for path in (tmp_path / "out").rglob("*") if path.is_file()] == ["records.jsonl"]
+
+
+def test_a_checkpoint_is_handed_on_as_it_is(tmp_path):
+    """To a machine that has the device it was made on: it is not opened here."""
+    checkpoints = Checkpoints(tmp_path, print)
+    assert checkpoints.content() is None
+    (tmp_path / "task-1.pt").write_bytes(b"of another device")
+    assert checkpoints.content() == b"of another device"
 
 
 def test_a_checkpoint_is_replaced_by_the_next(tmp_path):

@@ -9,6 +9,7 @@ from helpers import blobs
 import engram as eg
 from engram.experiments import spec as spec_module
 from engram.experiments.spec import Spec, SpecError, changed, from_json
+from engram.methods import load_file, loaded_files, methods
 from engram.scenarios.permute import Permute
 from engram.scenarios.split import Split
 
@@ -157,6 +158,44 @@ def test_a_method_of_one_s_own_does_not_take_the_key_of_a_method_with_the_same_n
     typed_at_a_prompt = type("Adam", (eg.Method,), {"after_step": lambda self, learner: None})
     assert Spec(eg.split(images), Adam()).key != Spec(eg.split(images), eg.Adam()).key
     assert Spec(eg.split(images), typed_at_a_prompt()).key != Spec(eg.split(images), eg.Adam()).key
+
+
+MINE = "import engram as eg\n\nFACTOR = {}\n\n\nclass Mine(eg.Method):\n    ...\n"
+
+
+def test_all_of_a_method_file_is_in_its_key(images, tmp_path, monkeypatch):
+    """A constant or a function beside the class changes results as much as the class does."""
+    file, keys = tmp_path / "mine.py", []
+    monkeypatch.setattr("engram.methods._FILES", {})
+    for factor in (1, 1000, 1):
+        known = dict(methods())
+        monkeypatch.setattr("engram.methods.methods", lambda known=known: known)
+        file.write_text(MINE.format(factor))
+        load_file(file)
+        file.write_text("what comes after loading does not matter")
+        keys.append(Spec(eg.split(images), known["mine"]()).key)
+        assert loaded_files() == ((str(file), MINE.format(factor)),)
+        monkeypatch.undo()
+        monkeypatch.setattr("engram.methods._FILES", {})
+    assert keys[0] == keys[2] != keys[1]
+
+
+def test_what_a_method_of_one_s_own_inherits_is_in_its_key(monkeypatch):
+    class Base(eg.Method): ...
+
+    class Mixin: ...
+
+    class Derived(Mixin, Base): ...
+
+    def hashed(**texts):
+        spec_module.source_hash.cache_clear()
+        monkeypatch.setattr(spec_module.inspect, "getsource", lambda cls: texts.get(cls.__name__, "same"))
+        return spec_module.source_hash(Derived)
+
+    assert hashed() == hashed()
+    assert len({hashed(), hashed(Derived="other"), hashed(Base="other"), hashed(Mixin="other", Base="more")}) == 4
+    assert spec_module.source_hash(eg.SI) == ""  # ours have a protocol number instead
+    spec_module.source_hash.cache_clear()
 
 
 @pytest.mark.mnist
