@@ -79,6 +79,8 @@ class Category:
 
     heads: Heads
     pairs: list[Pair]
+    images: int = IMAGES
+    """Images of a task that were compared, at most; labels all."""
 
     @property
     def x_differs(self) -> bool:
@@ -139,7 +141,7 @@ class Category:
             "rules": {
                 "alpha": ALPHA,
                 "total_variation": LABEL_SHIFT,
-                "images": IMAGES,
+                "images": self.images,
                 "permutations": PERMUTATIONS,
             },
             "pairs": [
@@ -179,8 +181,6 @@ def categorize(tasks: Sequence[tuple[ArrayLike, ArrayLike]], heads: Heads) -> Ca
     """
     if heads not in get_args(Heads):
         raise ValueError(f"heads is {heads!r}; choose 'single' (shared outputs) or 'multi' (outputs a task)")
-    if len(tasks) < 2:
-        raise ValueError(f"a kind is what changes between tasks: expected two tasks or more, got {len(tasks)}")
     checked = [_checked(number, x, y) for number, (x, y) in enumerate(tasks, start=1)]
     for number, (x, _) in enumerate(checked, start=1):
         if x.shape[1] != checked[0][0].shape[1]:
@@ -188,8 +188,17 @@ def categorize(tasks: Sequence[tuple[ArrayLike, ArrayLike]], heads: Heads) -> Ca
                 f"task {number} has {x.shape[1]} values an image and task 1 has {checked[0][0].shape[1]}; "
                 "bring all images to one size first"
             )
-    drawn = [(_draw(x), y) for x, y in checked]
-    return Category(heads, list(_compare(drawn)))
+    return measured([(_draw(x), y) for x, y in checked], heads)
+
+
+def measured(
+    tasks: list[tuple[NDArray[np.float64], NDArray[np.int64]]], heads: Heads, images: int = IMAGES
+) -> Category:
+    """The same from (n, pixels) that are drawn already, at most so many, and (m,), the labels of all images of a task:
+    of many classes a sample would miss some."""
+    if len(tasks) < 2:
+        raise ValueError(f"a kind is what changes between tasks: expected two tasks or more, got {len(tasks)}")
+    return Category(heads, list(_compare(tasks)), images)
 
 
 def _checked(number: int, x: ArrayLike, y: ArrayLike) -> tuple[NDArray[Any], NDArray[np.int64]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from engram.scenarios.categorize import Category, categorize
+from engram.scenarios.categorize import Category, measured
 from engram.scenarios.streams import stream
 from engram.scenarios.task import Tasks
 
@@ -19,6 +19,7 @@ def category(tasks: Tasks) -> Category:
     images = IMAGES if len(tasks) <= MANY_TASKS else IMAGES // 2
     for task in tasks:
         rows = torch.randperm(len(task.train), generator=stream(0, "category", task.index))[:images]
-        batch = task.train.batch(rows.to(task.train.device))
-        arrays.append((batch.x.cpu().numpy(), batch.y.cpu().numpy()))
-    return categorize(arrays, heads="multi" if tasks.kind == "task" else "single")
+        pixels = task.train.batch(rows.to(task.train.device)).x
+        labels = torch.cat([leaf.y for leaf in task.train.leaves()])
+        arrays.append((pixels.double().cpu().numpy(), labels.cpu().numpy()))
+    return measured(arrays, "multi" if tasks.kind == "task" else "single", images)

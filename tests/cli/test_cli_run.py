@@ -211,6 +211,9 @@ def test_a_dry_run_counts_the_steps_that_the_run_takes(engram: Engram, method: l
 
 def test_a_dry_run_names_the_key_of_the_run(engram: Engram) -> None:
     assert engram(*TINY, "--dry-run", "--json").json["key"] == engram(*TINY, "--json").records[0]["key"]
+    fifth = engram(*TINY, "--seed", "5", "--dry-run", "--json").json
+    assert fifth["spec"]["seed"] == 5
+    assert fifth["key"] == engram(*TINY, "--seed", "5", "--json").records[0]["key"]
 
 
 def test_another_optimiser_takes_its_own_rate_unless_one_is_given(engram: Engram) -> None:

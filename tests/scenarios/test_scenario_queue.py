@@ -217,3 +217,13 @@ def test_where_emnist_letters_cannot_be_had_the_stand_in_is_named(monkeypatch):
     with pytest.raises(DataError, match=r"no place has it\n.*--letters cyrillic-letters"):
         scenario("long-queue/task")
     assert len(scenario("long-queue-with-cyrillic-letters/task").images) == 5
+
+
+def test_many_classes_are_all_counted():
+    """A sample of 500 images misses some of 300 classes; labels cost nothing, so all are looked at."""
+    images = blobs(300, train=10, test=1, size=3)
+    tasks = eg.permute(images, kind="domain", permutations=21).deal(0)
+    read = category(tasks)
+    assert {pair.total_variation for pair in read.pairs} == {0.0}
+    assert read.kind == "domain"
+    assert read.evidence["rules"]["images"] == 500
