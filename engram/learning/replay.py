@@ -79,12 +79,14 @@ class GenerativeReplay(Method):
     needs = frozenset({"boundaries"})
 
     def start(self, learner: Learner, tasks: Tasks) -> None:
+        for task in tasks:
+            task.train.one_scaling()
         self.scales: list[tuple[Tensor, Tensor]] = []
 
     def begin_task(self, learner: Learner, task: Task) -> None:
         self.teacher = teacher_of(learner)
         self.noise = learner.rng("noise")
-        self.scaling = next(task.train.leaves()).scaling
+        self.scaling = task.train.one_scaling()
         self._plain = self.scaling.plain
         self._past = [Scaling(*scale) for scale in self.scales]
         self._alike = all(torch.equal(torch.stack(a), torch.stack(b)) for a, b in pairwise(self._past))

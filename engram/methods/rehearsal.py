@@ -41,6 +41,9 @@ class Rehearsal(Method):
     def start(self, learner: Learner, tasks: Tasks) -> None:
         if self.mixing == "balanced":
             check_halves(learner.training.batch)
+        if self.storage == torch.uint8:
+            for task in tasks:
+                task.train.one_scaling()
         self.pixels: list[Tensor] = []  # a slot each: (images, pixels)
         self.labels: list[Tensor] = []
         self.owners: list[int] = []

@@ -62,6 +62,16 @@ class Data(ABC):
     def device(self) -> torch.device:
         return next(self.leaves()).device
 
+    def one_scaling(self) -> Scaling:
+        """How all its pixels become network input; refused where its parts differ in that."""
+        first, *others = (leaf.scaling for leaf in self.leaves())
+        if not all(torch.equal(a, b) for other in others for a, b in zip(first, other, strict=True)):
+            raise ScenarioError(
+                "a task mixes image sets that are normalised each by its own statistics, and this method keeps or "
+                "draws 8-bit images; give --normalize none, or the same two numbers to all"
+            )
+        return first
+
     def __add__(self, other: Data) -> Data:
         return Joined((self, other))
 

@@ -227,3 +227,14 @@ def test_many_classes_are_all_counted():
     assert {pair.total_variation for pair in read.pairs} == {0.0}
     assert read.kind == "domain"
     assert read.evidence["rules"]["images"] == 500
+
+
+@pytest.mark.parametrize("method", [eg.RehearsalC(capacity=20), eg.DGR(), eg.RtF()])
+def test_where_a_task_mixes_sets_of_different_scalings_8_bit_images_have_none(method):
+    """In kind iid every task has images of all sets, and there is no way back from their inputs to shades."""
+    options = {"net": eg.MLP(8), "training": eg.Training(epochs=1)}
+    with pytest.raises(ScenarioError, match="normalised each by its own statistics"):
+        eg.run(two(kind="iid", normalize="train"), method, **options)
+    for other in (two(kind="iid"), two(kind="class", normalize="train")):
+        assert eg.run(other, method, **options).status == "done"
+    assert eg.run(two(kind="iid", normalize="train"), eg.Rehearsal(capacity=20), **options).status == "done"
