@@ -31,7 +31,7 @@ from engram.cli.samples import Pictures
 from engram.cli.screen import ERR, OUT, writable
 from engram.cli.sweep import engine_of, sweep
 from engram.experiments.engines import At, Engine, Job
-from engram.experiments.records import Record
+from engram.experiments.records import Record, offline_of
 from engram.experiments.run import resolve_device
 from engram.experiments.spec import Spec, from_json
 from engram.experiments.store import Store
@@ -236,12 +236,9 @@ def line(record: Record, store: Store) -> str:
 
 
 def intransigence(record: Record, store: Store) -> float | None:
-    """Against the offline record of the same scenario and seed, where there is one."""
-    for other in store.finished().values():
-        same = other.seed == record.seed and other.spec["scenario"] == record.spec["scenario"]
-        if same and other.method == "offline" and other.status == "done":
-            return metrics.intransigence(record.accuracy, other.accuracy[0])
-    return None
+    """Against the offline record of the same scenario, network and seed, where there is one."""
+    offline = offline_of(record, store.finished().values())
+    return metrics.intransigence(record.accuracy, offline.accuracy[0]) if offline else None
 
 
 def summary(done: list[Record], out: Path) -> None:

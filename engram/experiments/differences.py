@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, field, replace
 from itertools import combinations
 from typing import Any
 
-from engram.experiments.records import Record
+from engram.experiments.records import Record, canonical
 from engram.experiments.statistics import Paired, corrected, paired
 
 
@@ -45,7 +45,8 @@ def grouped(records: Sequence[Record]) -> list[Runs]:
     found: dict[str, Runs] = {}
     for record in records:
         settings = flat(record.spec)
-        name = json.dumps([record.scenario, record.method, settings], sort_keys=True)
+        hashed = {name: canonical(value) for name, value in settings.items()}  # 1 and 1.0 are one setting
+        name = json.dumps([record.scenario, record.method, hashed], sort_keys=True)
         cell = found.setdefault(name, Runs(record.scenario, record.method, settings))
         if record.seed not in cell.by_seed or cell.by_seed[record.seed].status != "done":
             cell.by_seed[record.seed] = record
@@ -94,14 +95,19 @@ class Difference:
     changed: dict[str, tuple[Any, Any]]
     """Settings that differ, where the cell is the only one of its method on both sides."""
     test: Paired | None
+    lost: int = 0
+    """Seeds that are done in A and diverged or failed in B."""
+    gained: int = 0
+    """The other way round."""
 
     @property
     def word(self) -> str:
         if self.test is None:
             return "only in A" if self.runs_a else "only in B"
-        if 0 < self.test.n == self.same:
-            return "same bits"
-        return self.test.word
+        said = [f"{n} {what}" for n, what in ((self.lost, "no longer done"), (self.gained, "done now")) if n]
+        if self.test.n or not said:
+            said.append("same bits" if 0 < self.test.n == self.same else self.test.word)
+        return ", ".join(said)
 
     def to_json(self) -> dict[str, Any]:
         return {**asdict(self), "test": self.test.to_json() if self.test else None, "word": self.word}
@@ -152,15 +158,17 @@ def compared(name: str, a: Runs | None, b: Runs | None) -> Difference:
     of_a, of_b = (cell.values if cell else {} for cell in (a, b))
     common = sorted(of_a.keys() & of_b.keys())
     mean_a, mean_b = (statistics.fmean([v[s] for s in common or v]) if v else None for v in (of_a, of_b))
-    same, changed = 0, {}
+    same, changed, lost, gained = 0, {}, 0, 0
     if a and b:
+        lost = len(of_a.keys() & b.by_seed.keys() - of_b.keys())
+        gained = len(of_b.keys() & a.by_seed.keys() - of_a.keys())
         same = sum(a.by_seed[s].accuracy == b.by_seed[s].accuracy for s in common)
         if not keys(a) & keys(b):
             names = sorted(a.settings.keys() | b.settings.keys())
             both = {n: (a.settings.get(n), b.settings.get(n)) for n in names}
             changed = {n: values for n, values in both.items() if values[0] != values[1]}
     test = a.against(b) if a and b else None
-    return Difference(one.scenario, name, mean_a, mean_b, len(of_a), len(of_b), same, changed, test)
+    return Difference(one.scenario, name, mean_a, mean_b, len(of_a), len(of_b), same, changed, test, lost, gained)
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ import fcntl
 import json
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
@@ -64,6 +64,26 @@ class Record:
         values = json.loads(line)
         known = {f.name for f in fields(cls)} - {"reused"}
         return cls(**{name: value for name, value in values.items() if name in known})
+
+
+def canonical(value: Any) -> Any:
+    """As it is hashed: 1 and 1.0 are the same, and so are tuples and lists."""
+    if isinstance(value, list | tuple):
+        return [canonical(v) for v in value]
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+def offline_of(record: Record, others: Iterable[Record]) -> Record | None:
+    """The offline run that intransigence is measured against: of the same scenario, network and seed, no trial of a
+    search; where there are several, the published one."""
+    found = [
+        other
+        for other in others
+        if (other.method, other.status, other.seed) == ("offline", "done", record.seed)
+        and other.search.get("stage") != "trial"
+        and all(other.spec.get(part) == record.spec.get(part) for part in ("scenario", "net"))
+    ]
+    return min(found, key=lambda other: other.preset is None, default=None)
 
 
 class UnwritableError(OSError):

@@ -12,6 +12,7 @@ from functools import cache
 from typing import Any, TypeVar
 
 from engram.data import Images, images
+from engram.experiments.records import canonical
 from engram.learning.combine import combine
 from engram.learning.evaluate import Evaluation
 from engram.learning.learner import Training
@@ -192,13 +193,6 @@ def changed(instance: Any) -> dict[str, Any]:
     """The fields of a dataclass that differ from their defaults."""
     values = {f.name: (getattr(instance, f.name), default_of(f)) for f in fields(instance) if f.name != "images"}
     return {name: canonical(value) for name, (value, default) in values.items() if value != default}
-
-
-def canonical(value: Any) -> Any:
-    """As it is hashed: 1 and 1.0 are the same, and so are tuples and lists."""
-    if isinstance(value, list | tuple):
-        return [canonical(v) for v in value]
-    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def default_of(f: Field[Any]) -> Any:

@@ -31,6 +31,8 @@ class Paired:
     """p after Holm's correction; None where the test is alone, or left out because it can show nothing."""
     family: int = 1
     """Tests that it was corrected with, itself included."""
+    moved: int = 0
+    """Pairs that differ at all."""
 
     @property
     def can_show(self) -> bool:
@@ -53,7 +55,8 @@ class Paired:
         if self.least * self.family >= ALPHA:
             of = f" for {self.family} tests" if self.family > 1 else ""
             least = f"{min(1.0, self.least * self.family):.3g}"
-            return f"too few pairs{of}: {self.n} can give no p below {least}, {needed(self.family)} or more could"
+            pairs = f"{self.n}" if self.moved == self.n else f"{self.moved} of {self.n} that differ"
+            return f"too few pairs{of}: {pairs} can give no p below {least}, {needed(self.family)} or more could"
         return "not shown"
 
     def to_json(self) -> dict[str, Any]:
@@ -71,7 +74,7 @@ def paired(a: Sequence[float], b: Sequence[float]) -> Paired:
         return Paired(0.0, len(differences), 1.0, 1.0)
     mean = statistics.fmean(differences)
     least = 2.0 ** (1 - len(moved)) if len(moved) <= EXACT else 1 / (DRAWN + 1)
-    return Paired(mean, len(differences), sign_flip(moved), least)
+    return Paired(mean, len(differences), sign_flip(moved), least, moved=len(moved))
 
 
 def sign_flip(differences: Sequence[float]) -> float:

@@ -74,6 +74,32 @@ def test_failed_runs_do_not_pair_and_a_retry_counts_once():
     assert (found.runs_a, found.runs_b, found.test.n, found.same) == (10, 11, 10, 10)
 
 
+def test_runs_that_are_no_longer_done_are_not_passed_over():
+    six_of_ten = [*runs(TEN[:6]), *(record(seed, None) for seed in range(6, 10))]
+    (found,) = differences(runs(TEN), six_of_ten)
+    assert (found.word, found.lost, found.gained) == ("4 no longer done, same bits", 4, 0)
+    (found,) = differences(six_of_ten, runs(TEN))
+    assert (found.word, found.lost, found.gained) == ("4 done now, same bits", 0, 4)
+    (found,) = differences(runs(TEN), [record(seed, None) for seed in range(10)])
+    assert (found.word, found.test.n, found.b) == ("10 no longer done", 0, None)
+    (found,) = differences(runs(TEN), [record(seed, None) for seed in range(20, 30)])
+    assert found.word == "no common seed"
+
+
+def test_whole_numbers_and_floats_that_are_equal_are_one_cell():
+    """As keys have it: seeds of the command line (100.0) and of a script (100)."""
+    mixed = [record(seed, TEN[seed], settings={"coef": 100 if seed > 4 else 100.0}) for seed in range(10)]
+    (cell,) = grouped(mixed)
+    assert len(cell.by_seed) == 10
+    (found,) = differences(runs(TEN), mixed)
+    assert (found.word, found.test.n) == ("same bits", 10)
+
+
+def test_pairs_that_are_equal_show_nothing():
+    (found,) = differences(runs(TEN[:8]), runs([*TEN[:5], *(v + 1 for v in TEN[5:8])]))
+    assert found.word == "too few pairs: 3 of 8 that differ can give no p below 0.25, 6 or more could"
+
+
 def test_cells_of_one_side_are_named():
     a = [*runs(TEN), *runs(TEN, method="si")]
     b = [*runs(TEN), *runs(TEN, scenario="split-own/task")]

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from page_helpers import HOSTILE, queued, record, spec
 
 from engram.experiments import records
-from engram.experiments.records import Record
+from engram.experiments.records import Record, offline_of
 from engram.paper.cells import cells
 from engram.paper.claim_tests import results
 from engram.report.page.assemble import assemble, tidy
@@ -87,6 +87,21 @@ def test_intransigence_needs_an_offline_run_of_the_same_seed():
     runs = next(setting["runs"] for setting in found["settings"].values() if setting["method"] == "adam")
     assert runs[0]["intransigence"] == 21.0
     assert "intransigence" not in runs[1]
+
+
+def test_intransigence_is_against_the_published_offline_run_of_the_same_network():
+    """Whatever else is in the folder: trials of a search, and other settings."""
+    offline = {"accuracy": [[95.0, 97.0]], "average_accuracy": 96.0}
+    bad = {"accuracy": [[10.0, 10.0]], "average_accuracy": 10.0}
+    published, other = record("offline", published=True, **offline), record("offline", **bad)
+    trial = record("offline", published=True, search={"stage": "trial"}, **bad)
+    elsewhere = record("offline", published=True, **bad)
+    elsewhere.spec = elsewhere.spec | {"net": {"name": "cnn", "heads": "random"}}
+    one = record(score=60.0)
+    for order in ([other, trial, elsewhere, published], [published, elsewhere, trial, other]):
+        assert offline_of(one, order) is published
+    assert offline_of(one, [trial, elsewhere]) is None
+    assert offline_of(one, [other]) is other
 
 
 def test_a_curve_within_tasks_is_kept_as_rows():

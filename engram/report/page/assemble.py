@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import engram
-from engram.experiments.records import METRICS, Record
+from engram.experiments.records import METRICS, Record, offline_of
 from engram.experiments.tuning import tuned
 from engram.learning import metrics
 from engram.paper.cells import TABLES
@@ -42,11 +42,7 @@ def assemble(records: Sequence[Record], samples: Mapping[str, str] | None = None
     environments: list[dict[str, Any]] = []
     named = {setting.label: setting for setting in settings if setting.label and not setting.trial}
     apart = differences(settings)
-    offline = {
-        str(setting.spec.get("scenario")): {run.seed: run.accuracy[-1] for run in setting.done if run.accuracy}
-        for setting in settings
-        if setting.method == "offline"
-    }
+    offline = [record for record in usable if record.method == "offline"]
     described = {
         setting.id: {
             "scenario": setting.scenario,
@@ -62,10 +58,7 @@ def assemble(records: Sequence[Record], samples: Mapping[str, str] | None = None
             "std": setting.std,
             "kept": setting.kept,
             "memory": setting.done[0].memory if setting.done else {},
-            "runs": [
-                run_of(run, offline.get(str(setting.spec.get("scenario")), {}).get(run.seed), environments)
-                for run in setting.runs
-            ],
+            "runs": [run_of(run, offline_of(run, offline), environments) for run in setting.runs],
         }
         for setting in settings
     }
@@ -91,18 +84,19 @@ def assemble(records: Sequence[Record], samples: Mapping[str, str] | None = None
     return found
 
 
-def run_of(run: Record, offline: list[float] | None, environments: list[dict[str, Any]]) -> dict[str, Any]:
+def run_of(run: Record, offline: Record | None, environments: list[dict[str, Any]]) -> dict[str, Any]:
     """One run, as small as it goes; the environment is kept once."""
     machine = {name: value for name, value in run.environment.items() if name not in HERE}
     if machine not in environments:
         environments.append(machine)
-    whole = run.status == "done" and offline is not None and len(run.accuracy) == len(offline)
+    row = offline.accuracy[-1] if offline and offline.accuracy else []
+    whole = run.status == "done" and 0 < len(run.accuracy) == len(row)
     found = {
         "seed": run.seed,
         "key": run.key,
         "status": run.status,
         **{name: getattr(run, name) for name in METRICS},
-        "intransigence": metrics.intransigence(run.accuracy, offline) if whole and offline else None,
+        "intransigence": metrics.intransigence(run.accuracy, row) if whole else None,
         "steps": run.steps,
         "seconds": run.seconds,
         "peak_mb": run.environment.get("peak_mb"),
