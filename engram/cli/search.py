@@ -155,7 +155,7 @@ def print_found(found: Sequence[Tuned]) -> None:
         )  # fmt: skip
     OUT.print(results)
     if any(one.unfinished for one in found):
-        OUT.print("— diverged: " + ", ".join(f"{one.method} {one.unfinished}" for one in found if one.unfinished))
+        OUT.print("— not done: " + ", ".join(f"{one.method} {one.unfinished}" for one in found if one.unfinished))
     ends = [f"{one.method} {point({name: one.point[name] for name in one.at_end})}" for one in found if one.at_end]
     if ends:
         OUT.print(f"Best at an end of what was tried, so that a wider range might do better: {'; '.join(ends)}")

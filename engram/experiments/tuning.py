@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -57,13 +57,19 @@ class Tuned:
 
 def tuned(records: Sequence[Record]) -> list[Tuned]:
     """The ledger of a folder: a line for every method that has trials, in the order in which they were begun."""
-    groups: dict[tuple[str, str, str], dict[str, Record]] = {}
+    groups: dict[tuple[str, str, str], list[Record]] = {}
+    for record in once(records):
+        groups.setdefault((record.scenario, record.method, record.search["selected_on"]), []).append(record)
+    return [line(*name, group) for name, group in groups.items()]
+
+
+def once(records: Iterable[Record]) -> list[Record]:
+    """The runs of searches, each as it ended: a retry is the same run."""
+    found: dict[str, Record] = {}
     for record in records:
-        if record.search:
-            group = groups.setdefault((record.scenario, record.method, record.search["selected_on"]), {})
-            if record.key not in group or group[record.key].status == "failed":  # a retry is the same run
-                group[record.key] = record
-    return [line(*name, list(group.values())) for name, group in groups.items()]
+        if record.search and (record.key not in found or found[record.key].status == "failed"):
+            found[record.key] = record
+    return list(found.values())
 
 
 def line(scenario: str, method: str, selected_on: str, records: Sequence[Record]) -> Tuned:

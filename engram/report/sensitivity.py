@@ -8,7 +8,7 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from engram.experiments.records import Record
-from engram.experiments.tuning import best
+from engram.experiments.tuning import best, once
 from engram.report.style import legend_beside, look, panels, styled
 
 NAMES = {"lr": "learning rate", "coef": "weight of the penalty"}
@@ -20,7 +20,7 @@ def sensitivity(records: Sequence[Record]) -> Figure:
 
     Trials that diverged or failed are crosses at the bottom. Where choices were searched too, each has its line.
     """
-    trials = [r for r in records if r.search.get("stage") == "trial"]
+    trials = [r for r in once(records) if r.search["stage"] == "trial"]
     if not trials:
         raise ValueError("there are no trials of a search among the records")
     by_axis: dict[str, list[Record]] = {}

@@ -61,7 +61,9 @@ class Split(Scenario):
     def sizes(self) -> list[int]:
         groups = self.groups()
         counts = training_counts(self.images[0], self.held_out)
-        if self.kind == "iid" or self.order == "shuffled":  # on average
+        if self.kind == "iid":
+            return [round(float(counts.sum()) / len(groups))] * len(groups)
+        if self.order == "shuffled":  # on average
             return [round(float(counts.sum()) * g / sum(groups)) for g in groups]
         ends = list(accumulate(groups))
         return [round(float(counts[end - g : end].sum())) for g, end in zip(groups, ends, strict=True)]

@@ -10,7 +10,7 @@ from engram.report.style import save
 def trial(method: str, value: float | None, **point) -> Record:
     status = "diverged" if value is None else "done"
     note = {"stage": "trial", "selected_on": "holdout", "point": point}
-    return Record("k", "split-own/class", method, 1000, {}, status, average_accuracy=value, search=note)
+    return Record(f"{method} {point}", "split-own/class", method, 1000, {}, status, average_accuracy=value, search=note)
 
 
 TRIALS = [
@@ -48,6 +48,14 @@ def test_winners_have_a_ring_and_what_diverged_a_cross():
     crosses = [list(line.get_xdata()) for line in rate.lines if line.get_marker() == "x"]
     assert crosses == [[0.1]]
     assert all(line.get_marker() != "x" for line in coef.lines)
+
+
+def test_a_trial_that_failed_and_was_tried_again_has_no_cross():
+    first = trial("sgd", None, lr=0.01)
+    first.status = "failed"
+    rate, _ = sensitivity([first, *TRIALS]).axes
+    assert [list(line.get_xdata()) for line in rate.lines if line.get_marker() == "x"] == [[0.1]]
+    assert lines(rate)["SGD"] == ([0.001, 0.01], [50.0, 70.0])
 
 
 def ring(line) -> bool:
