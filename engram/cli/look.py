@@ -105,6 +105,7 @@ def description(name: str, scenario: Any, seed: int) -> dict[str, Any]:
             }
             for task in tasks
         ],
+        "copies": scenario.copies(),
         "evidence": read.evidence,
     }
 
@@ -131,6 +132,8 @@ def print_description(found: dict[str, Any]) -> None:
         f"  floor: a learner that is perfect on the last task and guesses on the others scores {found['floor']:.2f} %"
         + ("" if found["kind"] == "iid" else "; near it is forgetting, not a bug")
     )
+    for text in found["copies"]:
+        OUT.print(f"  {text}", markup=False)
     if "net" in found:
         print_network(found["net"])
     if found["kind"] != found["declared"].removesuffix("-known"):

@@ -199,6 +199,8 @@ def run_all(
         f"kind {tasks.kind}; who forgets all but the last task scores {tasks.floor:.1f} %"
         + (f"; in the tables as {escape(preset_label)}" if preset_label else "; not a published setting"),
     )
+    for text in first.scenario.copies():
+        ERR.print(text, markup=False)
     store = Store(out, lambda _: None)
 
     def each(_: Job, record: Record) -> str | None:

@@ -173,7 +173,7 @@ SETS = (
                 sources=(Host("http://ufldl.stanford.edu/housenumbers/"),),
             ),
         ),
-        copies={"svhn-gray": "prepared grey copy"},
+        copies={"svhn-gray": "prepared grey copy, re-cropped from the photographs: not the official pixels"},
     ),
     ImageSet(
         name="cifar10",
@@ -235,7 +235,7 @@ SETS = (
                 sources=(Host("https://www.cs.toronto.edu/~kriz/"),),
             ),
         ),
-        copies={"cifar100-gray": "prepared grey copy"},
+        copies={"cifar100-gray": "prepared grey copy, images in another order"},
     ),
     ImageSet(
         name="cyrillic-letters",

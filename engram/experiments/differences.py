@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import statistics
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from itertools import combinations
 from typing import Any
 
-from engram.experiments.records import Record, canonical
+from engram.experiments.records import Record, setting_of
 from engram.experiments.statistics import Paired, corrected, paired
 
 
@@ -44,10 +43,7 @@ def grouped(records: Sequence[Record]) -> list[Runs]:
     """Records by all that defines them but the seed, in the order in which they begin."""
     found: dict[str, Runs] = {}
     for record in records:
-        settings = flat(record.spec)
-        hashed = {name: canonical(value) for name, value in settings.items()}  # 1 and 1.0 are one setting
-        name = json.dumps([record.scenario, record.method, hashed], sort_keys=True)
-        cell = found.setdefault(name, Runs(record.scenario, record.method, settings))
+        cell = found.setdefault(setting_of(record), Runs(record.scenario, record.method, flat(record.spec)))
         if record.seed not in cell.by_seed or cell.by_seed[record.seed].status != "done":
             cell.by_seed[record.seed] = record
     return list(found.values())

@@ -70,7 +70,15 @@ def canonical(value: Any) -> Any:
     """As it is hashed: 1 and 1.0 are the same, and so are tuples and lists."""
     if isinstance(value, list | tuple):
         return [canonical(v) for v in value]
+    if isinstance(value, dict):
+        return {name: canonical(v) for name, v in value.items()}
     return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+def setting_of(record: Record, *besides: str) -> str:
+    """Equal for the runs of one setting: all that defines them but the seed, and but these parts of the spec."""
+    spec = {name: value for name, value in record.spec.items() if name not in ("seed", *besides)}
+    return json.dumps([record.scenario, record.method, canonical(spec)], sort_keys=True)
 
 
 def offline_of(record: Record, others: Iterable[Record]) -> Record | None:

@@ -27,7 +27,7 @@ from engram.paper.cells import (
     runs_by_label,
 )
 from engram.paper.claims import AnyPart, Heads, Part, Place, Trend
-from engram.paper.long_queue import NETS, SCENARIOS, settings
+from engram.paper.long_queue import NETS, SCENARIOS, Runs, settings
 from engram.paper.twin_cells import accuracies
 
 LEAST_PAIRS = 3
@@ -105,6 +105,7 @@ class Ours:
 
     def __init__(self, records: Sequence[Record]) -> None:
         self.records = records
+        self.queue_runs = Runs(records)
         self.runs = {label: accuracies(runs) for label, runs in runs_by_label(records).items()}
 
     def measured(self, part: AnyPart, family: int) -> Measured:
@@ -143,7 +144,10 @@ class Ours:
         return Measured(a.mean - b.mean, welched(part, a, b), min(a.n, b.n), "Welch")
 
     def cell(self, place: Place) -> Summary | None:
+        """None where there is none, or where the best and the worst weight are not known because some are untried."""
         if place.table not in TABLES:
+            return None
+        if place.table in QUEUE_TABLES and self.queue_runs.untried(NETS[place.table], place.column):
             return None
         (found,) = cells(place.table, self.records, [place.row], [place.column])
         return None if found.ours is None else Summary(found.ours, found.std or 0.0, found.n)

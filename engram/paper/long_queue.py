@@ -24,6 +24,8 @@ SCENARIOS: dict[Letters, str] = {
 """By the set of letters, in the order in which cells take them: the first that has records."""
 REMARKS = {SCENARIOS["cyrillic-letters"]: "Cyrillic letters stand in for EMNIST letters"}
 """What everything made with a scenario has to say."""
+COPIES = {"sha256:ec811ab3c8140865": "SVHN re-cropped from its photographs"}
+"""The same of sets by their content, for a copy that is not the official one."""
 OPTIMISERS = {True: "a new optimiser for each task", False: "one optimiser for all tasks"}
 """What there is to say of `reset_optimizer`."""
 
@@ -133,6 +135,11 @@ class Runs:
         setting = self.extreme(name.partition("/")[2], tried, scenario)
         return Shown(tried, setting, scenario, self.done(setting, scenario) if setting else [])
 
+    def untried(self, net: str, name: str) -> list[Setting]:
+        """The settings of a column that have no finished run: among them may be the best or the worst."""
+        shown = self.column(net, name)
+        return [setting for setting in shown.tried if not self.done(setting, shown.scenario)]
+
     def failed(self, shown: Shown) -> int:
         """How many runs of a column's method failed, of all weights."""
         return sum(record.status != "done" for s in shown.tried for record in self.all(s, shown.scenario))
@@ -149,8 +156,12 @@ class Runs:
 
 def remarks(records: Iterable[Record]) -> list[str]:
     """What everything made of these runs has to say."""
-    scenarios = {record.scenario for record in records}
-    return [text for scenario, text in REMARKS.items() if scenario in scenarios]
+    scenarios: set[str] = set()
+    contents: set[str] = set()
+    for record in records:
+        scenarios.add(record.scenario)
+        contents.update(record.environment.get("data", {}).values())
+    return [text for name, text in (REMARKS | COPIES).items() if name in scenarios | contents]
 
 
 def runs_of(table: str, records: Sequence[Record], columns: Iterable[str], protocol: Protocol) -> list[Record]:

@@ -157,7 +157,7 @@ def rows_and_twins(
     plain = [name for name in names if "/" not in name]
     rows = chosen("row", plain, list(published()[table])) if plain or not asked else []
     rows = [row for row in rows if row not in skip]
-    if with_twins:
+    if with_twins and rows:
         asked += [twin.full_name for twin in twins_of(table, rows)]
     return rows, [twin for twin in twins_of(table) if twin.full_name in asked]
 

@@ -34,7 +34,7 @@ class Curves:
     @styled()
     def draw(self, records: Sequence[Record]) -> Figure:
         if self.within:
-            looked = [record for record in records if record.curve]
+            looked = [r for r in records if r.curve and len(r.accuracy) > 1]  # offline has nothing inside
             if not looked:
                 raise ValueError("no record has a curve within tasks; make some by engram run … --evaluate-every 10")
             return draw_within(chosen(looked, self.scenario, self.methods, self.seeds), self.scenario)
@@ -73,6 +73,10 @@ def draw_within(runs: dict[str, list[Record]], scenario: str) -> Figure:
     fig, axes = panels(1, 2, width=6.6, height=2.3, sharex=True)
     fig.set_label(f"Accuracy inside tasks in percent: {scenario}")
     for method, found in runs.items():
+        if len({tuple((at["task"], at["step"]) for at in record.curve) for record in found}) > 1:
+            raise ValueError(
+                f"runs of {method} in {scenario} were looked at after different steps; choose one by --seeds"
+            )
         style = look(method)
         label = f"{style.label} (gap {statistics.fmean(gap(record) for record in found):.1f})"
         for ax, which in zip(axes, ("first", "current"), strict=True):

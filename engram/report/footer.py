@@ -14,6 +14,8 @@ from engram.report.layout import MARKS, NEEDS, TITLES, duration
 
 def footer(table: str, cells: Sequence[Cell], runs: Sequence[Record]) -> list[str]:
     """A sentence or two each; `runs` are those that the cells were made of."""
+    if not cells:  # twins alone have their own notes
+        return []
     lines = [agreement(cells), SPREAD_OF_QUEUE if table in QUEUE_TABLES else SPREAD]
     if any(cell.row in COPIED for cell in cells):
         lines.append(SPREAD_OF_COPIED)

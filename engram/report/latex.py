@@ -43,6 +43,8 @@ def latex(table: str, cells: Sequence[Cell], twins: Sequence[TwinCell], footer: 
                 lines.append(THIN)
             lines += body(row, memory)
     lines += [r"\bottomrule", r"\end{tabular}", r"\end{table}"]
+    if not cells:
+        lines = [PREAMBLE]
     if twins:
         lines += twin_lines(twins)
     # after the floats: with all that is to be said they would not fit a page

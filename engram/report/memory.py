@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -10,7 +9,7 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter
 
-from engram.experiments.records import Record
+from engram.experiments.records import Record, setting_of
 from engram.report.selection import finished, in_order
 from engram.report.style import legend_beside, look, panels, styled
 
@@ -68,8 +67,7 @@ def settings(records: Sequence[Record]) -> dict[str, list[tuple[int, list[float]
     """Method → (bytes kept, accuracies of its seeds) for each of its settings."""
     groups: dict[tuple[str, str], dict[int, Record]] = {}
     for record in records:
-        spec = {name: value for name, value in record.spec.items() if name not in ("seed", "evaluation")}
-        groups.setdefault((record.method, json.dumps(spec, sort_keys=True)), {})[record.seed] = record
+        groups.setdefault((record.method, setting_of(record, "evaluation")), {})[record.seed] = record
     found: dict[str, list[tuple[int, list[float]]]] = {}
     for (method, _), runs in groups.items():
         values = [r.average_accuracy for r in runs.values() if r.average_accuracy is not None]

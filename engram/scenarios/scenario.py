@@ -60,6 +60,10 @@ class Scenario(ABC):
         """The same scenario with part of the training images in the place of the test images, for tuning."""
         return replace(self, held_out=fraction)
 
+    def copies(self) -> list[str]:
+        """What there is to say of image sets that are not the official ones."""
+        return [f"{images.name}: {images.note}" for images in self.images if images.note]
+
     @abstractmethod
     def deal(self, seed: int, device: torch.device | str = "cpu") -> Tasks:
         """The tasks that this seed gives."""

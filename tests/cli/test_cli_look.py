@@ -286,3 +286,15 @@ def test_a_closed_pipe_is_not_an_error(call: list[str], work: Path) -> None:
     assert "rror" not in done.stderr
     assert "Traceback" not in done.stderr
     assert done.returncode in (0, 141)
+
+
+def test_a_copy_that_is_not_the_official_set_is_named(engram: Engram, data: Path, work: Path) -> None:
+    """In describe, and before a run: nobody is to take it for the other."""
+    np.savez(data / "svhn-gray.npz", **arrays(10))
+    said = "svhn: prepared grey copy, re-cropped from the photographs: not the official pixels"
+    found = engram("describe", "queue-svhn+tiny/domain", "--json").json
+    assert found["copies"] == [said]
+    assert said in " ".join(engram("describe", "queue-svhn+tiny/domain").out.split())
+    ran = engram("run", "queue-svhn+tiny/task", "adam", "--epochs", "1")
+    assert ran.status == 0
+    assert said in " ".join(ran.err.split())

@@ -104,6 +104,16 @@ def test_reproduce_runs_the_twins_that_are_asked_for(engram: Engram, work: Path,
     assert len(asked) == 14 + 2  # no gem, no twin of it
 
 
+def test_twins_alone_come_without_an_empty_table(engram: Engram) -> None:
+    for form in ("text", "markdown", "latex"):
+        shown = engram("compare", "table2", "--rows", "gem/one-slot", "--format", form)
+        assert shown.status == 0
+        assert "one-slot" in shown.out
+        for false in ("0 agree", "telling", "Needs task", "Naive"):
+            assert false not in shown.out
+    assert len(engram("compare", "table2", "--rows", "gem/one-slot", "--twins", "--json").json) == 3
+
+
 def test_claims_are_compared_in_every_format(engram: Engram, work: Path) -> None:
     add("split-mnist/domain adagrad", 58.0, 58.1, 58.2)
     add("split-mnist/domain si", 66.0, 66.2, 66.1)

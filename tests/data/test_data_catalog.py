@@ -174,8 +174,8 @@ def prepared(folder: Path, name: str, n_classes: int, **more: object) -> Path:
     ("name", "file", "note"),
     [
         ("mnist", "mnist", "prepared copy"),
-        ("svhn", "svhn-gray", "prepared grey copy"),
-        ("cifar100", "cifar100-gray", "prepared grey copy"),
+        ("svhn", "svhn-gray", "prepared grey copy, re-cropped from the photographs: not the official pixels"),
+        ("cifar100", "cifar100-gray", "prepared grey copy, images in another order"),
         ("cyrillic-letters", "cyrillic-letters", ""),
     ],
 )

@@ -231,6 +231,7 @@ def queue(net: str, finals: dict[str, float], start: float = 99.0) -> list[Recor
 
 LONG = {"adam": 60.0, "adagrad": 78.0, "si coef=1 reset": 80.0, "si coef=100 reset": 50.0,
         "online-ewc coef=1 reset": 82.0, "online-ewc coef=100 reset": 52.0}  # fmt: skip
+LONG |= {f"{method} coef={weight} reset": 75.0 for method in ("si", "online-ewc") for weight in (0.01, 0.1, 10, 50)}
 
 
 def test_badly_weighted_penalties_on_the_long_queue():
@@ -243,6 +244,14 @@ def test_badly_weighted_penalties_on_the_long_queue():
     assert claim(8, mlp + queue("cnn", near)).outcome("ours") == "undecided"
     assert claim(8, mlp + queue("cnn", LONG | {"si coef=100 reset": 70.0})).outcome("ours") == "fails"
     assert claim(8, mlp + queue("cnn", LONG | {"adagrad": 50.0})).outcome("ours") == "fails"
+
+
+@pytest.mark.parametrize("number", [8, 10])
+def test_while_weights_are_untried_nothing_is_said_of_the_best_and_the_worst(number):
+    untried = {name: final for name, final in LONG.items() if name != "si coef=10 reset"}
+    result = claim(number, queue("mlp", LONG) + queue("cnn", untried))
+    assert result.outcome("ours") == "undecided"
+    assert any("table6" in text and "si/" in text for one in result.ours for text in one.missing)
 
 
 def test_penalties_that_go_on_degrading_and_one_that_recovers():

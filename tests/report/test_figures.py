@@ -122,6 +122,34 @@ def test_trials_on_held_out_images_are_not_shown(records):
     assert fig.axes[0].get_title() == "Adam (n=2)"
 
 
+def test_trials_on_test_images_are_not_shown_either(records):
+    trial = record("adam", 1000, [[1.0], [2.0, 3.0], [4.0, 5.0, 6.0]], search={"stage": "trial"})
+    assert Matrix(methods=("adam",)).draw([*records, trial]).axes[0].get_title() == "Adam (n=2)"
+
+
+@pytest.mark.parametrize("figure", [Matrix, Curves])
+def test_runs_of_several_settings_are_not_averaged(figure):
+    """Seeds 0 and 1 of one weight and seed 2 of another are no three runs of anything."""
+    runs = [record("si", seed, [[100.0], [80.0, 95.0]]) for seed in range(3)]
+    for run in runs:
+        run.preset = None
+        run.spec = {"method": [{"name": "si", "coef": 1.0 + (run.seed == 2)}], "seed": run.seed, "threads": run.seed}
+    with pytest.raises(ValueError, match=r"runs of si in split-mnist/class are of 2 settings.* si\.coef; name other"):
+        figure().draw(runs)
+    adam = record("adam", 0, [[100.0], [80.0, 95.0]])
+    assert figure(methods=("adam",)).draw([*runs, adam])  # nobody asked for the others
+    assert figure().draw(runs[:2])
+
+
+def test_looks_after_different_steps_are_not_averaged():
+    other = with_curve()
+    other.seed = 1
+    other.curve = other.curve[1:]
+    with pytest.raises(ValueError, match="after different steps"):
+        Curves(within=True).draw([with_curve(), other])
+    assert Curves(within=True, seeds=(1,)).draw([with_curve(), other])
+
+
 def test_curves_are_average_accuracies_over_seen_tasks(records):
     fig = Curves().draw(records)
     check_readable(fig)

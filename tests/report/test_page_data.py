@@ -195,8 +195,12 @@ def test_a_twin_names_its_setting_and_is_not_listed_as_another_run():
     ],
 )
 def test_a_table_says_what_stands_in(scenario, remarks):
-    (table,) = assemble([queued("si", " coef=0.1 reset", 0, 80.0, scenario)])["tables"]
+    run = queued("si", " coef=0.1 reset", 0, 80.0, scenario)
+    (table,) = assemble([run])["tables"]
     assert table["remarks"] == remarks
+    run.environment["data"] = {"svhn": "sha256:ec811ab3c8140865"}  # by its content, under whatever name
+    (table,) = assemble([run])["tables"]
+    assert table["remarks"] == [*remarks, "SVHN re-cropped from its photographs"]
 
 
 def test_a_column_of_the_long_queue_is_its_best_or_worst_weight():
@@ -263,8 +267,28 @@ def test_the_command_of_another_setting_gives_every_value():
     (setting,) = gather([record("a b", fields={"coef": 0})])
     assert command(setting, None) == (
         "engram run split-mnist/class 'a b' --held-out 0.0 --coef 0 --hidden 400 400 --heads random "
-        "--epochs 4 --lr 0.001"
+        "--epochs 4 --lr 0.001 --method-file 'a b.py'"
     )
+
+
+def test_the_command_gives_the_rate_with_the_optimiser_which_else_brings_its_own():
+    specs = [spec("adam"), spec("adam")]
+    for one, optimizer in zip(specs, ("adam", "sgd"), strict=True):
+        one["training"]["optimizer"] = optimizer
+    published, other = gather([record("adam", spec=specs[0], published=True), record("adam", spec=specs[1])])
+    assert command(other, published) == "engram run split-mnist/class adam --lr 0.001 --optimizer sgd"
+
+
+def test_the_command_of_a_combination_with_a_copied_row_starts_from_the_common_protocol():
+    (setting,) = gather([record("lwf+ewc")])
+    assert command(setting, None).split()[:6] == [
+        "engram", "run", "split-mnist/class", "lwf+ewc", "--protocol", "common",
+    ]  # fmt: skip
+
+
+def test_whole_numbers_and_floats_that_are_equal_are_one_setting():
+    (setting,) = gather([record("ewc", 0, 60, fields={"coef": 50}), record("ewc", 1, 40, fields={"coef": 50.0})])
+    assert (setting.mean, len(setting.runs)) == (50.0, 2)
 
 
 def test_samples_find_their_run_by_key():

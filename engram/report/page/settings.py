@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from engram.experiments.records import Record, well_typed
+from engram.experiments.records import Record, setting_of, well_typed
 
 ASIDE = ("seed", "threads", "device", "evaluation.")
 """What a setting's values do not depend on, or only in their last bits."""
@@ -86,9 +86,8 @@ def searched(record: Record) -> bool:
 
 def canonical(record: Record) -> str:
     """Equal for the runs of one setting; trials of a search are apart from what is reported."""
-    spec = {name: value for name, value in record.spec.items() if name != "seed"}
     stage = "trial" if record.search.get("stage") == "trial" else ""
-    return f"{record.preset or json.dumps([record.scenario, record.method, spec], sort_keys=True)} {stage}"
+    return f"{record.preset or setting_of(record)} {stage}"
 
 
 def gather(records: Iterable[Record]) -> list[Setting]:
