@@ -85,13 +85,15 @@ def bench(arguments: list[str]) -> int:
 
 def bench_sweep(options: BenchOptions) -> int:
     """Whole commands in processes of their own, one after the other."""
-    call("run", options.scenario, options.method, "--dry-run")  # names are right, and the data are there
+    letters = ("--letters", options.letters) if options.letters else ()
+    what = (options.scenario, options.method, "--net", options.net, *letters)
+    call("run", *what, "--dry-run")  # names are right, and the data are there
     seconds = {}
     for workers in (1, 2):
         with tempfile.TemporaryDirectory() as out:
             words = ("--seeds", str(RUNS), "--workers", str(workers), "--out", out)
             start = time.perf_counter()
-            call("run", options.scenario, options.method, *words)
+            call("run", *what, *words)
             seconds[workers] = time.perf_counter() - start
     ratio = seconds[1] / seconds[2]
     if options.json:

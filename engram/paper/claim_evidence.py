@@ -96,7 +96,8 @@ def trend(values: Sequence[float], n: int = 1) -> Measured:
     for size in range(2, len(values) + 1):
         length = len(orders) + size - 1
         orders = [sum(orders[max(0, k - size + 1) : k + 1]) for k in range(length)]
-    p = min(1.0, 2 * sum(orders[: min(rising, falling) + 1]) / sum(orders))
+    against = len(pairs) - max(rising, falling)  # equal values speak for neither
+    p = min(1.0, 2 * sum(orders[: against + 1]) / sum(orders))
     return Measured((rising - falling) / len(pairs), (p,), n, "Kendall")
 
 

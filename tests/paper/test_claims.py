@@ -204,6 +204,11 @@ def test_trend_is_kendall_s_tau_with_its_exact_p(values):
     assert found.p[0] == pytest.approx(expected.pvalue)
 
 
+def test_a_series_that_does_not_move_has_no_trend():
+    found = trend([80.0] * 8)
+    assert (found.difference, found.p) == (0.0, (1.0,))
+
+
 def test_heads_are_paired_over_weights_and_seeds():
     given = []
     for weight in (0.01, 0.1, 1, 10, 50, 100):
