@@ -9,7 +9,7 @@ import numpy as np
 import quadprog
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
+from torch import Tensor, nn
 
 from engram.learning.learner import Learner, Params
 from engram.learning.method import Log
@@ -60,17 +60,21 @@ class GEM(Rehearsal):
             memory = self.memory()
             self.inputs = memory.batch(torch.arange(len(memory), device=learner.device))
             self._sizes = [len(slot) for slot in slots]
-            parameters = sum(p.numel() for p in learner.params)
-            self.matrix = torch.empty(len(self._sizes), parameters, device=learner.device)
             self._rng = learner.rng("memory batch")
+            if not (self.memory_batch and hasattr(learner.net, "taps")):
+                parameters = sum(p.numel() for p in learner.params)
+                self.matrix = torch.empty(len(self._sizes), parameters, device=learner.device)
 
     @torch.no_grad()
     def adjust_gradients(self, learner: Learner, batch: Batch) -> None:
-        if self.inputs is None or self.matrix is None:
+        if self.inputs is None:
             return
         memory, sizes = self.inputs, self._sizes
         if self.memory_batch:
             memory, sizes = self.drawn(memory, sizes)
+        if self.matrix is None:
+            project_factors(learner.params, factors(learner, memory, sizes), sizes, self.margin)
+            return
         past_gradients(learner, memory, sizes, self.matrix)
         gradient = torch.cat([p.grad.flatten() for p in learner.params if p.grad is not None])
         turned = project(gradient, self.matrix, self.margin)
@@ -94,19 +98,28 @@ class GEM(Rehearsal):
 
 def past_gradients(learner: Learner, memory: Batch, sizes: list[int], out: Tensor) -> None:
     """The gradient of each slot's mean loss, a row each. One pass where the network tells its layers' part."""
-    taps = getattr(learner.net, "taps", None)
     ends = np.cumsum(sizes).tolist()
-    if taps is None:
+    if not hasattr(learner.net, "taps"):
         for row, (n, end) in enumerate(zip(sizes, ends, strict=True)):
             rows = slice(end - n, end)
             slot = Batch(memory.x[rows], memory.y[rows], memory.t[rows], memory.tasks)
             fill(out[row], learner.gradients(slot))
         return
-    share = torch.repeat_interleave(torch.tensor([ends[-1] / n for n in sizes]), torch.tensor(sizes))
-    layers = taps(memory.x, lambda logits: learner.loss_and_delta(logits, memory)[1] * share[:, None].to(logits.device))
+    layers = factors(learner, memory, sizes)
     for row, (n, end) in enumerate(zip(sizes, ends, strict=True)):
         rows = slice(end - n, end)
         fill(out[row], [part for a, g in layers for part in (g[rows].t().mm(a[rows]), g[rows].sum(0))])
+
+
+def factors(learner: Learner, memory: Batch, sizes: list[int]) -> list[tuple[Tensor, Tensor]]:
+    """Inputs a and gradients δ of each layer, (images, …): a slot's gradient is the sum of δ aᵀ over its images."""
+    share = torch.repeat_interleave(torch.tensor([sum(sizes) / n for n in sizes]), torch.tensor(sizes))
+
+    def delta(logits: Tensor) -> Tensor:
+        return learner.loss_and_delta(logits, memory)[1] * share[:, None].to(logits.device)
+
+    found: list[tuple[Tensor, Tensor]] = learner.net.taps(memory.x, delta)  # type: ignore[operator]
+    return found
 
 
 def fill(row: Tensor, gradients: Params) -> None:
@@ -123,6 +136,28 @@ def project(gradient: Tensor, past: Tensor, margin: float) -> Tensor | None:
         return None
     v = dual(past @ past.t(), products, margin)
     return gradient + past.t() @ v
+
+
+def project_factors(params: Params, layers: list[tuple[Tensor, Tensor]], sizes: list[int], margin: float) -> None:
+    """`project` of the gradients at hand, where images are few: products of past gradients from their factors alone.
+
+    ⟨Σ δ aᵀ, Σ δ' a'ᵀ⟩ = Σ Σ ⟨δ, δ'⟩ ⟨a, a'⟩, and a bias is a weight whose input is 1.
+    """
+    owners = torch.repeat_interleave(torch.arange(len(sizes)), torch.tensor(sizes)).to(layers[0][0].device)
+    slots = nn.functional.one_hot(owners).T.to(layers[0][0])  # (slots, images)
+    gradients = [p.grad for p in params if p.grad is not None]
+    parts = list(zip(layers, gradients[::2], gradients[1::2], strict=True))
+    products = slots @ torch.stack([(d.mm(weight) * a).sum(1) + d @ bias for (a, d), weight, bias in parts]).sum(0)
+    if not bool((products < 0).any()):
+        return
+    kernel = slots.new_zeros(len(owners), len(owners))  # (images, images)
+    for a, d in layers:
+        kernel.addcmul_(d @ d.t(), (a @ a.t()).add_(1))
+    v = dual(slots @ kernel @ slots.t(), products, margin)
+    for (a, d), weight, bias in parts:
+        push = d * v[owners, None]
+        weight.addmm_(push.t(), a)
+        bias.add_(push.sum(0))
 
 
 def dual(gram: Tensor, products: Tensor, margin: float) -> Tensor:

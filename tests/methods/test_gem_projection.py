@@ -11,7 +11,7 @@ from torch import nn
 
 import engram as eg
 from engram.learning.learner import Learner
-from engram.methods.gem import dual, past_gradients, project
+from engram.methods.gem import dual, factors, past_gradients, project, project_factors
 from engram.scenarios.task import Batch
 
 RIDGE = 0.001
@@ -238,20 +238,27 @@ def test_slots_of_unequal_size_have_means_of_their_own(taps):
         start += n
 
 
+def given_gradients(learner: Learner, g: torch.Tensor) -> None:
+    start = 0
+    for p in learner.params:
+        p.grad = g[start : start + p.numel()].view_as(p).clone()
+        start += p.numel()
+
+
+def opposed(past: torch.Tensor) -> torch.Tensor:
+    return -past.sum(0) + 0.1 * torch.randn(past.shape[1], generator=torch.Generator().manual_seed(0))
+
+
 @pytest.mark.parametrize("taps", [True, False])
 @pytest.mark.parametrize("kind", ["task", "class"])
 def test_a_step_goes_along_the_projected_gradient(kind, taps):
     """The whole hook against its parts: rows by autograd, SciPy-checked multipliers, written back in order."""
     learner, method = filled(kind, taps)
-    batch = everything(learner.tasks[2].train)
     past_gradients(learner, method.inputs, method._sizes, method.matrix)
     past = method.matrix.clone()
-    g = -past.sum(0) + 0.1 * torch.randn(past.shape[1], generator=torch.Generator().manual_seed(0))
-    start = 0
-    for p in learner.params:
-        p.grad = g[start : start + p.numel()].view_as(p).clone()
-        start += p.numel()
-    method.adjust_gradients(learner, batch)
+    g = opposed(past)
+    given_gradients(learner, g)
+    method.adjust_gradients(learner, everything(learner.tasks[2].train))
     found = torch.cat([p.grad.flatten() for p in learner.params])
     v = torch.linalg.lstsq(past.double().T, (found - g).double()[:, None]).solution[:, 0]
     assert (v >= 0.5 - 1e-3).all()
@@ -326,13 +333,40 @@ def test_memory_batch_draws_from_every_slot(memory_batch, each):
     assert len(method.inputs.x) == 20
 
 
-def test_memory_batch_of_all_is_the_whole_memory():
-    """The same rows up to the order of summation."""
-    learner, whole = filled("class", True)
-    _, some = filled("class", True, memory_batch=20)
+@pytest.mark.parametrize("taps", [True, False])
+@pytest.mark.parametrize("kind", ["task", "domain", "class"])
+def test_memory_batch_of_all_is_the_whole_memory(kind, taps):
+    """The same step up to the order of summation: products of gradients by their factors, or of the rows themselves."""
+    learner, whole = filled(kind, taps)
+    _, some = filled(kind, taps, memory_batch=20)
     past_gradients(learner, whole.inputs, whole._sizes, whole.matrix)
-    past_gradients(learner, *some.drawn(some.inputs, some._sizes), some.matrix)
-    torch.testing.assert_close(whole.matrix, some.matrix, rtol=1e-4, atol=1e-6)
+    g = opposed(whole.matrix)
+    found = []
+    for method in (whole, some):
+        given_gradients(learner, g)
+        method.adjust_gradients(learner, everything(learner.tasks[2].train))
+        found.append(torch.cat([p.grad.flatten() for p in learner.params]))
+    assert (some.matrix is None) == taps
+    assert (found[0] - g).abs().max() > 0.1
+    torch.testing.assert_close(*found, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("sizes", [[5, 5, 5, 5], [2, 8, 1, 9], [20]])
+def test_factors_turn_a_gradient_as_rows_do(sizes):
+    """Slots of unequal size too; and one that opposes none is left as it was, to the bit."""
+    learner, method = filled("class", True)
+    rows = torch.empty(len(sizes), sum(p.numel() for p in learner.params))
+    past_gradients(learner, method.inputs, sizes, rows)
+    g = opposed(rows)
+    given_gradients(learner, g)
+    project_factors(learner.params, factors(learner, method.inputs, sizes), sizes, 0.5)
+    turned = torch.cat([p.grad.flatten() for p in learner.params])
+    torch.testing.assert_close(turned, project(g, rows, 0.5), rtol=1e-4, atol=1e-5)
+    agreeable = project(g, rows, 5.0)
+    assert (rows @ agreeable > 0).all()
+    given_gradients(learner, agreeable)
+    project_factors(learner.params, factors(learner, method.inputs, sizes), sizes, 0.5)
+    assert torch.equal(torch.cat([p.grad.flatten() for p in learner.params]), agreeable)
 
 
 @pytest.mark.parametrize(
