@@ -33,6 +33,7 @@ from engram.paper.cells import (  # noqa: E402
     cells,
     published,
     runs_by_label,
+    taken,
 )
 from engram.paper.long_queue import NETS, OPTIMISERS, SCENARIOS, Runs, averages, curve, settings  # noqa: E402
 from engram.report.layout import MARKS, TITLES, duration, number, ours  # noqa: E402
@@ -121,7 +122,7 @@ def measured(method: str) -> str:
             scenario = columns[cell.column]
             if name == "table4" and cell.column.endswith("/unknown"):
                 continue  # the same cell as in tables 2 and 3
-            made = [r for r in runs.get(f"{scenario} {method}", {}).values() if r.status == "done"]
+            made = [r for r in (taken(runs, f"{scenario} {method}") or {}).values() if r.status == "done"]
             verdict = f"{MARKS[cell.verdict]} {cell.verdict}"
             rows.append(
                 [f"`{scenario}`", ours(cell), str(cell.n), number(cell.paper, cell.paper_std), verdict, *cost(made)]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,10 +16,21 @@ from engram.cli.options import parse
 from engram.cli.screen import ERR, OUT, writable
 from engram.experiments import records
 from engram.experiments.records import Record
-from engram.paper.cells import QUEUE_TABLES, TABLES, Protocol, cells, chosen, preset_name, runs_by_label, table_name
+from engram.paper.cells import (
+    QUEUE_TABLES,
+    TABLES,
+    Cell,
+    Protocol,
+    cells,
+    chosen,
+    preset_name,
+    runs_by_label,
+    table_name,
+    taken,
+)
 from engram.paper.long_queue import runs_of
-from engram.paper.twin_cells import twin_cells
-from engram.paper.twins import rows_and_twins
+from engram.paper.twin_cells import TwinCell, twin_cells
+from engram.paper.twins import Twin, rows_and_twins
 from engram.report.written import Format, as_text, show, written
 
 
@@ -61,6 +72,10 @@ def compare(arguments: list[str]) -> int:
     form: Format = "json" if options.json else options.format
     if not options.results.is_dir() and options.results != CompareOptions.results:  # which may come later
         raise WrongCallError(f"results {options.results} is not a folder; name one with files of records (*.jsonl)")
+    if options.table in ("table1", "claims") and (options.rows or options.columns or options.twins):
+        raise WrongCallError(
+            f"{options.table} is shown whole; --rows, --columns and --twins are of {', '.join(TABLES)}"
+        )
     if options.table == "table1":
         return compare_table1(form, options.out)
     if options.table == "claims":
@@ -74,19 +89,26 @@ def compare(arguments: list[str]) -> int:
     read = all_records(options.results)
     if not read:
         ERR.print(f"no records in {escape(str(options.results))}")
-    found = cells(table, read, rows, columns, options.protocol) if rows else []
-    twins = twin_cells(table, read, asked, columns)
+    found = beside_print(table, read, rows, asked, columns, options.protocol)
+    if form == "text" and options.out is None:
+        show(table, *found, OUT)
+    else:
+        put(written(form, table, *found), options.out)
+    return 0
+
+
+def beside_print(
+    table: str, read: Sequence[Record], rows: list[str], twins: list[Twin], columns: list[str], protocol: Protocol
+) -> tuple[list[Cell], list[TwinCell], list[Record]]:
+    """Cells and twins of a table, and the runs behind the cells."""
+    found = cells(table, read, rows, columns, protocol) if rows else []
     if table in QUEUE_TABLES:
-        runs = runs_of(table, read, columns, options.protocol)
+        runs = runs_of(table, read, columns, protocol)
     else:
         counted = runs_by_label(read)
-        labels = [preset_name(table, c.row, c.column, options.protocol) for c in found]
-        runs = [run for label in labels for run in counted.get(label, {}).values()]
-    if form == "text" and options.out is None:
-        show(table, found, twins, runs, OUT)
-    else:
-        put(written(form, table, found, twins, runs), options.out)
-    return 0
+        labels = [preset_name(table, cell.row, cell.column, protocol) for cell in found]
+        runs = [run for label in labels for run in (taken(counted, label) or {}).values()]
+    return found, twin_cells(table, read, twins, columns), runs
 
 
 def compare_claims(form: Format, folder: Path, out: Path | None) -> int:

@@ -10,14 +10,13 @@ from typing import Annotated, Literal
 import tyro
 
 from engram.cli import WrongCallError
-from engram.cli.compare import all_records, with_table
+from engram.cli.compare import all_records, beside_print, with_table
 from engram.cli.options import EngineOptions, parse
 from engram.cli.screen import ERR, OUT, writable
-from engram.paper.cells import QUEUE_TABLES, TABLES, Protocol, cells, chosen, preset_name, published, table_name
+from engram.paper.cells import QUEUE_TABLES, TABLES, Protocol, chosen, preset_name, published, table_name
 from engram.paper.long_queue import HEADS, NETS, SCENARIOS, Letters, settings
-from engram.paper.twin_cells import twin_cells
 from engram.paper.twins import rows_and_twins
-from engram.report.tables import print_cells, print_twins
+from engram.report.written import show
 
 
 @dataclass(kw_only=True)
@@ -60,6 +59,8 @@ def reproduce(arguments: list[str]) -> int:
             chosen("row", [name], list(published()[table]))
         rows, of_twins = rows_and_twins(table, options.rows, options.twins, options.skip)
         columns = chosen("column", options.columns, list(TABLES[table][1]))
+        if not rows and not of_twins:
+            raise ValueError(f"nothing is left of {table} without {', '.join(options.skip)}")
     except ValueError as error:
         raise WrongCallError(str(error)) from error
     if table in QUEUE_TABLES:
@@ -74,10 +75,7 @@ def reproduce(arguments: list[str]) -> int:
     seeds = options.seeds or {"table5": 3, "table6": 1}.get(table, 10)
     status = make_runs(table, labels, seeds, options.results, options)
     read = all_records(options.results)
-    if rows:
-        print_cells(table, cells(table, read, rows, columns, options.protocol), OUT)
-    if of_twins:
-        print_twins(twin_cells(table, read, of_twins, columns), OUT)
+    show(table, *beside_print(table, read, rows, of_twins, columns, options.protocol), OUT)
     return status
 
 

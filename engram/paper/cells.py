@@ -6,15 +6,16 @@ import difflib
 import json
 import math
 import statistics
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cache
 from importlib import resources
-from typing import Any, Literal, get_args
+from typing import Any, Literal, TypeVar, get_args
 
 from engram.experiments.records import Record
-from engram.paper.notes import notes
+from engram.paper.notes import MISSING, SUB_SAMPLED, notes
 
+T = TypeVar("T")
 Verdict = Literal["agrees", "higher", "lower", "missing"]
 Protocol = Literal["own", "common"]
 """Whether the copied rows, and the penalties on the long queue, are made as in print, or as all other rows are."""
@@ -44,6 +45,11 @@ TABLES: dict[str, tuple[str, dict[str, str]]] = {
     "table6": ("Queue of 78 tasks, CNN", dict.fromkeys(QUEUE_COLUMNS, "long-queue/task")),
 }
 """Title, and the scenario of each column."""
+
+SAMPLED = tuple(f"{scenario} gem" for scenario in TABLES["table3"][1].values())
+"""Presets of GEM that look at a sample of its memory. They stand in for runs that look at all of it, whose labels carry
+one word more, and which fill the cell where there are any."""
+WHOLE_MEMORY = "whole-memory"
 
 
 @dataclass(frozen=True)
@@ -94,6 +100,12 @@ def labelled(scenario: str, method: str, protocol: Protocol) -> str:
     return f"{scenario} {method}" + (" common" if protocol == "common" and method in COPIED else "")
 
 
+def taken(runs: Mapping[str, T], label: str) -> T | None:
+    """What there is of a preset's cell: of the preset as print has it where that was run, else of what stands in."""
+    whole = f"{label} {WHOLE_MEMORY}" if label in SAMPLED else label
+    return runs.get(whole, runs.get(label))
+
+
 @cache
 def preset_names() -> frozenset[str]:
     """The presets of all tables."""
@@ -124,7 +136,9 @@ def cells(
     chosen_columns = chosen("column", columns, list(TABLES[table][1]))
     runs = runs_by_label(records)
     return [
-        cell(table, row, column, list(runs.get(preset_name(table, row, column, protocol), {}).values()), protocol)
+        cell(
+            table, row, column, list((taken(runs, preset_name(table, row, column, protocol)) or {}).values()), protocol
+        )
         for row in chosen_rows
         for column in chosen_columns
     ]
@@ -148,7 +162,9 @@ def chosen(what: str, names: Iterable[str] | None, known: list[str]) -> list[str
     asked = list(names)
     for name in asked:
         if name not in known:
-            raise ValueError(f"{what} {name!r} is not in the table; choose from {', '.join(known)}")
+            near = difflib.get_close_matches(name, known, n=1)
+            hint = f"did you mean {near[0]}? " if near else ""
+            raise ValueError(f"{what} {name!r} is not in the table; {hint}choose from {', '.join(known)}")
     return [name for name in known if name in asked]
 
 
@@ -157,7 +173,8 @@ def cell(table: str, row: str, column: str, records: Sequence[Record], protocol:
     mean, spread = printed[row][column]
     values = [r.average_accuracy for r in records if r.status == "done" and r.average_accuracy is not None]
     common = ["common protocol; print has the row's own"] if protocol == "common" and row in COPIED else []
-    note = "; ".join([*notes(table, row, column), *common])
+    sampled = [SUB_SAMPLED] if any(r.preset in SAMPLED for r in records) else []
+    note = "; ".join([*([] if records else [MISSING]), *notes(table, row, column), *sampled, *common])
     return beside(row, column, values, mean, spread, printed["adam"][column][0], len(records) - len(values), note)
 
 

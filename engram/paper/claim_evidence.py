@@ -25,6 +25,7 @@ from engram.paper.cells import (
     preset_name,
     published,
     runs_by_label,
+    taken,
 )
 from engram.paper.claims import AnyPart, Heads, Part, Place, Trend
 from engram.paper.long_queue import NETS, SCENARIOS, Runs, settings
@@ -119,15 +120,16 @@ class Ours:
         if part.a.table in QUEUE_TABLES:
             return self.queue(part)
         labels = {place: preset_name(*place) for place in (part.a, *part.b)}
-        missing = tuple(label for label in labels.values() if not self.runs.get(label))
+        runs = {place: taken(self.runs, label) or {} for place, label in labels.items()}
+        missing = tuple(label for place, label in labels.items() if not runs[place])
         if missing:
             return Measured(missing=missing)
-        best = max(part.b, key=lambda place: statistics.fmean(self.runs[labels[place]].values()))
-        a, b = self.runs[labels[part.a]], self.runs[labels[best]]
+        best = max(part.b, key=lambda place: statistics.fmean(runs[place].values()))
+        a, b = runs[part.a], runs[best]
         common = sorted(a.keys() & b.keys())
         if len(common) >= LEAST_PAIRS:
             return over_pairs([a[s] for s in common], [b[s] for s in common], part.thresholds, family)
-        ours = [stand_in(place, list(runs.values())) for place, runs in ((part.a, a), (best, b))]
+        ours = [stand_in(place, list(runs[place].values())) for place in (part.a, best)]
         difference = ours[0].mean - ours[1].mean
         return Measured(difference, welched(part, *ours), min(len(a), len(b)), STAND_IN)
 

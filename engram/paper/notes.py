@@ -29,7 +29,6 @@ NOTES: tuple[Note, ...] = (
     Note("trains on its memory as naive rehearsal does, and turns the gradient (twin: textbook)", ("gem",)),
     Note("two slots of the memory a task, as in the code of January 2019 (twin: one-slot)", ("gem",)),
     Note("plain SGD at a rate of its own, where the paper's text names Adam for all", ("gem",)),
-    Note("sub-sampled: a step looks at 256 images of the memory, not at all of them", ("gem",), {"table3": ()}),
     Note(
         "Fisher information of the predicted label, image by image",
         FISHER, {"table2": (), "table3": ("task", "class"), "table4": ()},
@@ -65,6 +64,11 @@ NOTES: tuple[Note, ...] = (
         "a learning rate of 0.01 as in the script, where the text says 0.001 (twin: text)",
         ("sgd",), {"table3": ("task",)},
     ),
+    Note(
+        "heads are slices of one layer, where the authors' are layers of their own: Adam's counter of a new head runs "
+        "on from the start",
+        ("adam", "rehearsal", "rehearsal-c"), {"table2": ("task",), "table3": ("task",)},
+    ),
     Note("print is the accuracy over all test images, ours the mean over tasks", ("offline",)),
     Note(
         "copied by the paper from van de Ven & Tolias (2018), who trained longer, on other inputs",
@@ -94,6 +98,8 @@ NOTES: tuple[Note, ...] = (
     ),
 )  # fmt: skip
 
+MISSING = "no runs are recorded"
+SUB_SAMPLED = "sub-sampled: a step looks at 256 images of the memory, not at all of them"
 SPREAD = "± is the population deviation over n runs; in print over 10 runs."
 SPREAD_OF_QUEUE = "± is the population deviation over n runs; print has one run, and 5 points count as agreement."
 SPREAD_OF_COPIED = (

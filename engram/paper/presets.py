@@ -13,7 +13,7 @@ from engram.learning.evaluate import Evaluation
 from engram.learning.learner import Training
 from engram.methods import members_of, method_class, methods
 from engram.paper import long_queue, sources, twins
-from engram.paper.cells import COPIED, Protocol, labelled, preset_names
+from engram.paper.cells import COPIED, SAMPLED, WHOLE_MEMORY, Protocol, labelled, preset_names
 from engram.paper.twins import Variant
 from engram.scenarios.named import LONG_QUEUE, Name, parse, preparation, scenario
 
@@ -212,8 +212,9 @@ def spec_of(text: str, seed: int = 0) -> Spec:
 
 
 def all_variants() -> dict[str, Variant]:
-    """The settings of twins and of the long queue, by label."""
-    return twins.variants() | long_queue.variants()
+    """The settings of twins, of the long queue, and of what presets stand in for, by label."""
+    whole = {f"{text} {WHOLE_MEMORY}": Variant(text.split()[0], "gem", {"method.memory_batch": 0}) for text in SAMPLED}
+    return twins.variants() | long_queue.variants() | whole
 
 
 def label(spec: Spec) -> str | None:

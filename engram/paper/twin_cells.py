@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from engram.experiments.records import Record
 from engram.experiments.statistics import corrected, paired
-from engram.paper.cells import Cell, cell, preset_name, runs_by_label
+from engram.paper.cells import Cell, cell, preset_name, runs_by_label, taken
 from engram.paper.twins import Twin
 
 
@@ -42,13 +42,13 @@ def twin_cells(table: str, records: Sequence[Record], twins: Sequence[Twin], col
     ]
     tests = []
     for twin, column, of_twin, _ in found:
-        of_row = accuracies(runs.get(preset_name(table, twin.row, column), {}))
+        of_row = accuracies(taken(runs, preset_name(table, twin.row, column)) or {})
         common = sorted(set(of_row) & set(accuracies(of_twin)))
         tests.append(paired([of_row[s] for s in common], [accuracies(of_twin)[s] for s in common]))
     made = []
     for (twin, column, of_twin, chosen), test in zip(found, corrected(tests), strict=True):
         base = cell(table, twin.row, column, list(of_twin.values()))
-        row = accuracies(runs.get(preset_name(table, twin.row, column), {}))
+        row = accuracies(taken(runs, preset_name(table, twin.row, column)) or {})
         made.append(
             TwinCell(
                 **vars(base) | {"row": twin.full_name, "note": f"{twin.why} {chosen}".strip()},
@@ -62,16 +62,20 @@ def twin_cells(table: str, records: Sequence[Record], twins: Sequence[Twin], col
 
 
 def best_of(twin: Twin, column: str, runs: Mapping[str, dict[int, Record]]) -> tuple[dict[int, Record], str]:
-    """The runs of a twin by seed; of a grid those of its best weight by mean accuracy, and which that is."""
+    """The runs of a twin by seed; of a grid those of its best weight by mean accuracy, and which that is.
+
+    Weights are compared over the seeds that all of them have.
+    """
     labels = list(twin.variants(column))
     if not twin.grid:
         return runs.get(labels[0], {}), ""
     labels.append(preset_name(twin.table, twin.row, column))  # the row's own weight is one of the grid's
-    means = {name: statistics.fmean(a) for name in labels if (a := accuracies(runs.get(name, {})).values())}
-    tried = sum(name in means for name in labels[:-1])
+    found = {name: a for name in labels if (a := accuracies(runs.get(name, {})))}
+    tried = sum(name in found for name in labels[:-1])
     if not tried:
         return {}, ""
-    best = max(means, key=lambda name: means[name])
+    common = set.intersection(*map(set, found.values())) or set().union(*found.values())
+    best = max(found, key=lambda name: statistics.fmean(a for seed, a in found[name].items() if seed in common))
     weight = best.rpartition("=")[2] if "=" in best else "the row's own"
     return runs[best], f"Best weight: {weight}, of {tried} of {len(labels) - 1} others run."
 

@@ -72,6 +72,9 @@ def test_json_has_45_cells_and_twins_only_where_asked_for(engram: Engram, work: 
         (["compare", "table2", "--out", "/dev/null/x.md"], "nothing can be written"),
         (["compare", "table2", "--out", "."], "is a folder"),
         (["compare", "table2", "--results", "nowhere"], "nowhere is not a folder"),
+        (["compare", "claims", "--rows", "ewc"], "claims is shown whole"),
+        (["reproduce", "table2", "--rows", "adam", "--skip", "adam"], "nothing is left of table2 without adam"),
+        (["compare", "table2", "--rows", "adagard"], "did you mean adagrad?"),
         (["compare", "claims", "--results", "nowhere"], "nowhere is not a folder"),
     ],
 )

@@ -223,3 +223,18 @@ def test_published_numbers_are_the_reference_s():
     tables = [f"table{i}" for i in (2, 3, 4, 5, 6)]
     reference = numbers(json.loads(SHARED.read_text()))
     assert {t: published()[t] for t in tables} == {t: reference[t] for t in tables}
+
+
+def test_whole_memory_fills_gem_s_cell_before_the_sample_that_stands_in():
+    label = "permuted-mnist/class gem"
+    sampled, whole = records(label, 96.0, 96.4), records(f"{label} whole-memory", 96.8)
+    cell = one("table3", "gem", "class", *sampled)
+    assert (cell.ours, cell.n) == (pytest.approx(96.2), 2)
+    assert "sub-sampled: a step looks at 256 images" in cell.note
+    cell = one("table3", "gem", "class", *sampled, *whole)
+    assert (cell.ours, cell.n) == (96.8, 1)
+    assert "sub-sampled" not in cell.note
+    missing = one("table3", "gem", "class")
+    assert "no runs are recorded" in missing.note
+    assert "sub-sampled" not in missing.note
+    assert one("table2", "gem", "class", *records("split-mnist/class gem", 92.0)).note.count("sub-sampled") == 0

@@ -1,20 +1,28 @@
 """Presets have the values of the authors' scripts, typed here once more."""
 
 from dataclasses import replace
+from functools import cache
+from pathlib import Path
 
 import pytest
 from helpers import blobs
 
 import engram as eg
 from engram.cli.resolve import all_flags
-from engram.paper.presets import DEFAULT, label, preset
+from engram.experiments import records
+from engram.paper.presets import DEFAULT, label, preset, spec_of
+
+RESULTS = Path(__file__).parents[2] / "results"
+
+
+def small(name: str) -> eg.Images:
+    return blobs(10, train=3, test=2, seed=len(name), name=name)
 
 
 @pytest.fixture(autouse=True)
 def _small_mnist(monkeypatch):
     """A made-up set in MNIST's place: presets are about values, not pixels."""
-    small = blobs(10, train=3, test=2, name="mnist")
-    monkeypatch.setattr("engram.scenarios.named.images", lambda name: small)
+    monkeypatch.setattr("engram.scenarios.named.images", cache(small))
 
 
 VALUES = [
@@ -150,3 +158,16 @@ def test_every_value_of_a_published_setting_has_a_source(scenario, method):
     copied = method in ("lwf", "dgr", "rtf")
     assert own["lr"].startswith("van de Ven" if copied else "the authors' scripts")
     assert own["reset_optimizer"].startswith("van de Ven" if copied else "the paper's text")
+
+
+@pytest.mark.parametrize("file", sorted(RESULTS.glob("*.jsonl")), ids=lambda file: file.stem)
+def test_a_committed_record_was_made_with_the_values_that_its_label_names(file):
+    """Else a preset could change and its cell keep the old runs."""
+    labelled = [record for record in records.read(file) if record.preset]
+    for record in labelled:
+        now = spec_of(record.preset, record.seed).to_json()
+        then = {group: values for group, values in record.spec.items() if group != "scenario"}
+        assert {group: now[group] for group in then} == then, record.preset
+        scenario = {field: value for field, value in record.spec["scenario"].items() if field != "images"}
+        assert {field: now["scenario"][field] for field in scenario} == scenario, record.preset
+    assert labelled or file.stem in ("memory", "long-queue")

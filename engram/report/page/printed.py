@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from engram.experiments.records import Record
-from engram.paper.cells import QUEUE_TABLES, TABLES, band, cells, preset_name, runs_by_label
+from engram.paper.cells import QUEUE_TABLES, TABLES, band, cells, preset_name, runs_by_label, taken
 from engram.paper.claim_tests import results
 from engram.paper.long_queue import NETS, Runs, Shown, remarks
 from engram.paper.twin_cells import best_of, twin_cells
@@ -24,7 +24,7 @@ def table_of(name: str, records: Sequence[Record], named: Mapping[str, Setting])
     queue = columns_of_queue(name, records) if name in QUEUE_TABLES else None
     for cell in cells(name, records):
         label = preset_name(name, cell.row, cell.column) if queue is None else label_of(queue[cell.column])
-        setting = named.get(label)
+        setting = taken(named, label)
         if setting and setting.done and queue is None:
             measured.setdefault(cell.column, {})[cell.row] = setting
         values = list(setting.accuracies.values()) if setting else []
