@@ -54,6 +54,8 @@ RATES: dict[str, dict[str, float]] = {
     "queue": {"adam": 1e-3, "sgd": 1e-2, "adagrad": 1e-3, "gem": 1e-2},
 }
 """Learning rates by optimiser, and GEM's."""
+RATES_IN_TEXT = ("adam", "adagrad")
+"""Optimisers that the paper has on the long queue."""
 
 COEFS: dict[str, dict[str, tuple[float, float, float]]] = {
     "l2": {"split": (0.01, 0.5, 100), "permuted": (0.001, 0.02, 0), "queue": (0.01, 0.5, 100)},
@@ -105,7 +107,9 @@ def settings(name: Name, method: str, protocol: Protocol = "own", net: str = "ml
         "training": {
             "epochs": Sourced(base["epochs"], source),
             "batch": Sourced(base["batch"], source),
-            "optimizer": Sourced(optimizer, source),
+            "optimizer": Sourced(
+                optimizer, OURS if name.maker == "queue" and optimizer not in RATES_IN_TEXT else source
+            ),
             "lr": rate(name, rated, source),
         },
     }
@@ -140,7 +144,8 @@ def method_settings(name: Name, method: str, source: str) -> dict[str, Sourced]:
     if method in ("ewc", "online-ewc") and (name.maker, name.kind) == ("permuted", "domain"):
         found["estimator"] = Sourced("batch", source)
     if method in CAPACITIES:
-        found["capacity"] = Sourced(CAPACITIES[method][name.maker], source)
+        either = " (which of two they have, inferred from print)" if method == "gem" and name.maker != "queue" else ""
+        found["capacity"] = Sourced(CAPACITIES[method][name.maker], source + either)
     if method.startswith("gem"):
         found["margin"] = Sourced(0.5, source)
         if method == "gem":
@@ -157,7 +162,7 @@ def rate(name: Name, optimizer: str, source: str) -> Sourced:
         return Sourced(1e-2, f"{source} (the paper's text says 0.001)")
     if optimizer not in rates:
         return Sourced(rates["adam"], "engram's choice, Adam's rate")
-    if name.maker == "queue" and optimizer not in ("adam", "adagrad"):
+    if name.maker == "queue" and optimizer not in RATES_IN_TEXT:
         return Sourced(rates[optimizer], OURS)
     return Sourced(rates[optimizer], source)
 

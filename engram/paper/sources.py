@@ -48,7 +48,7 @@ def as_in_print(scenario: str, methods: Sequence[str], protocol: Protocol) -> di
     queue = scenario.startswith("long-queue")
     printed = queue or any(scenario in columns.values() for _, columns in TABLES.values())
     found = {group: dict(fields) if printed else {} for group, fields in (OF_THE_QUEUE if queue else FIELDS).items()}
-    if printed and protocol == "own" and any(method in COPIED for method in methods):
+    if printed and not queue and protocol == "own" and any(method in COPIED for method in methods):
         for group in ("scenario", "net", "training"):
             found[group] = dict.fromkeys(found[group], COPIED_FROM)
     if printed:

@@ -13,9 +13,10 @@ from numpy.typing import NDArray
 
 from engram.experiments.records import Record
 from engram.paper.cells import TABLES, cells, published, table_name
+from engram.paper.long_queue import remarks
 from engram.report.layout import TITLES
 from engram.report.selection import chosen
-from engram.report.style import BLACK, MAP, look, panels, styled
+from engram.report.style import BLACK, GREY, MAP, look, panels, styled
 
 Floats = NDArray[np.float64]
 OURS, PRINT = "ours, in the method's colour", "print"
@@ -52,8 +53,12 @@ class Matrix:
         tasks = len(next(iter(runs.values()))[0].accuracy)
         side = {True: 2.0, False: 3.4}[tasks <= 6]
         columns = min(len(runs), 4 if tasks <= 6 else 3)
-        fig, axes = panels(columns, -(-len(runs) // columns), width=side, height=side * 1.08)
+        fig, axes = panels(
+            columns, -(-len(runs) // columns), width=side * (1.3 if columns == 1 else 1), height=side * 1.08
+        )
         fig.set_label(f"Accuracy in percent on each task after each task: {self.scenario}")
+        said = remarks(record for found in runs.values() for record in found)
+        fig.suptitle("\n".join([self.scenario, *said]), fontsize=8.5, color=GREY)
         for ax, (method, found) in zip(axes, runs.items(), strict=False):
             a = mean_matrix(found)
             image = ax.imshow(a, vmin=0, vmax=100, cmap=MAP)

@@ -13,8 +13,18 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from engram.experiments.records import Record
-from engram.paper.long_queue import HEADS, PENALTIES, WEIGHTS, Runs, Setting, averages, curve, remarks
-from engram.report.style import BLUE, GREY, MAP, ORANGE, Look, legend_beside, look, panels, styled
+from engram.paper.long_queue import (
+    HEADS,
+    OPTIMISERS,
+    PENALTIES,
+    WEIGHTS,
+    Runs,
+    Setting,
+    averages,
+    curve,
+    remarks,
+)
+from engram.report.style import BLUE, GREY, ORANGE, Look, legend_beside, look, panels, styled
 
 NETS = {"mlp": "table5", "cnn": "table6"}
 MARKED = [*range(0, 78, 10), 77]
@@ -58,8 +68,10 @@ class Pictured:
                 ax.set_ylabel("average accuracy in percent")
             if place >= len(axes) - columns:
                 ax.set_xlabel("tasks learned")
-        if said := remarks(self.drawn):
-            fig.suptitle("; ".join(said), fontsize=8.5, color=GREY)
+        said = ["; ".join(remarks(self.drawn))]
+        if any(record.spec.get("training", {}).get("reset_optimizer") for record in self.drawn):
+            said.append(f"SI and online EWC have {OPTIMISERS[True]}")
+        fig.suptitle("\n".join(filter(None, said)), fontsize=8.5, color=GREY)
         legend_beside(fig, below=True, columns=legend)
         return fig
 
@@ -78,9 +90,9 @@ def draw(ax: Axes, records: Sequence[Record], style: Look, **line: Any) -> None:
 
 
 def several(*curves: Sequence[Record]) -> str:
-    """How many runs the curves of a panel are made of, where it is more than one."""
+    """How many runs the curves of a panel are made of."""
     counts = sorted({len(records) for records in curves if records}, reverse=True)
-    return f" (n={' and '.join(map(str, counts))})" if max(counts, default=0) > 1 else ""
+    return f" (n={' and '.join(map(str, counts))})" if counts else ""
 
 
 def refuse_nothing(found: bool, table: str) -> None:
@@ -121,7 +133,7 @@ class Figure4:
         pictured = Pictured(records)
         fig, axes = panels(2, 2, width=4.2, height=3.0, sharex=True, sharey=True)
         fig.set_label(f"Average accuracy along the queue of 78 tasks by the weight of the penalty, {self.net.upper()}")
-        shades = matplotlib.colormaps[MAP].resampled(len(WEIGHTS) + 1)
+        shades = matplotlib.colormaps["viridis"].resampled(len(WEIGHTS) + 1)  # its steps are told apart more easily
         some = False
         for ax, (method, heads) in zip(axes, [(m, h) for m in PENALTIES for h in HEADS], strict=True):
             found = {weight: pictured.of(Setting(method, weight, self.net, heads, reset=True)) for weight in WEIGHTS}

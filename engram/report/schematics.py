@@ -15,6 +15,7 @@ from matplotlib.patches import Rectangle
 from numpy.typing import NDArray
 
 from engram.experiments.records import Record
+from engram.paper.long_queue import REMARKS
 from engram.report.style import BLACK, BROWN, GREY, PALETTE, styled
 from engram.scenarios.named import parse, scenario
 from engram.scenarios.task import Data, Task, Tasks
@@ -51,7 +52,10 @@ class ScenarioFigure:
     """Deals class orders, permutations and samples."""
 
     def draw(self, records: Sequence[Record]) -> Figure:
-        return kinds([self.scenario], self.tasks, self.samples, self.seed)
+        fig = kinds([self.scenario], self.tasks, self.samples, self.seed)
+        said = [REMARKS[name] for name in [self.scenario] if name in REMARKS]
+        fig.suptitle("\n".join([self.scenario, *said]), fontsize=8.5, color=GREY)
+        return fig
 
 
 @dataclass

@@ -98,6 +98,7 @@ def test_no_two_methods_look_alike_and_all_colours_are_safe():
 
 def test_matrices_show_the_mean_over_seeds(records):
     fig = Matrix().draw(records)
+    assert fig.get_suptitle() == "split-mnist/class"
     check_readable(fig)
     adam, rehearsal = (ax for ax in fig.axes if ax.images)  # offline has no matrix
     assert adam.get_title() == "Adam (n=2)"

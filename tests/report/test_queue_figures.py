@@ -19,7 +19,8 @@ def run(setting: Setting, seed: int = 0, letters: str = "emnist-letters") -> Rec
     accuracy = [[100 - (100 - end) * i / 77] * (i + 1) for i in range(78)]
     scenario = SCENARIOS[letters]
     name = setting.label(scenario)
-    return Record(f"{name} {seed}", scenario, setting.method, seed, {"seed": seed}, "done", accuracy,
+    spec = {"seed": seed, "training": {"reset_optimizer": setting.reset}}
+    return Record(f"{name} {seed}", scenario, setting.method, seed, spec, "done", accuracy,
                   average_accuracy=end, preset=name)  # fmt: skip
 
 
@@ -56,7 +57,7 @@ def test_figure_3_has_best_and_worst_solid_and_the_plain_optimisers_dashed():
 
 def test_a_network_without_records_has_no_panel_and_every_format_is_written(tmp_path):
     fig = Figure3().draw(everything(nets=("mlp",), seeds=1))
-    assert [ax.get_title() for ax in fig.axes] == ["MLP"]
+    assert [ax.get_title() for ax in fig.axes] == ["MLP (n=1)"]
     for suffix in SUFFIXES:
         assert save(fig, tmp_path / f"figure{suffix}").stat().st_size > 5000
 
@@ -97,9 +98,10 @@ def test_figure_5_has_random_and_zero_heads_in_six_panels():
 @pytest.mark.parametrize("figure", [Figure3, Figure4, Figure5])
 def test_a_stand_in_is_named_and_where_there_is_nothing_it_is_said(figure):
     fig = figure().draw(everything(nets=("mlp",), seeds=1, letters="cyrillic-letters"))
-    assert fig.get_suptitle() == "Cyrillic letters stand in for EMNIST letters"
+    reset = "SI and online EWC have a new optimiser for each task"
+    assert fig.get_suptitle() == f"Cyrillic letters stand in for EMNIST letters\n{reset}"
     check_readable(fig)
-    assert figure().draw(everything(nets=("mlp",), seeds=1)).get_suptitle() == ""
+    assert figure().draw(everything(nets=("mlp",), seeds=1)).get_suptitle() == reset
     with pytest.raises(ValueError, match="no records of the long queue; engram reproduce table5"):
         figure().draw([])
 
