@@ -35,7 +35,8 @@ from engram.paper.cells import (  # noqa: E402
     runs_by_label,
     taken,
 )
-from engram.paper.long_queue import NETS, OPTIMISERS, SCENARIOS, Runs, averages, curve, settings  # noqa: E402
+from engram.paper.long_queue import NETS, OPTIMISERS, SCENARIOS, Runs, curve, remarks, runs_of, settings  # noqa: E402
+from engram.report.footer import agreement  # noqa: E402
 from engram.report.layout import MARKS, TITLES, duration, number, ours  # noqa: E402
 
 
@@ -177,7 +178,9 @@ def whole_table(name: str) -> str:
         for row in published()[name]
         for of_row in [[found[row, column] for column in columns]]
     ]
-    return table(["after task" if name in QUEUE_TABLES else "method", *columns], rows)
+    said = remarks(runs_of(name, read(), columns, "own")) if name in QUEUE_TABLES else []
+    below = f"\n{'; '.join(said)}. {agreement(list(found.values()))}\n" if said else ""
+    return table(["after task" if name in QUEUE_TABLES else "method", *columns], rows) + below
 
 
 def common() -> str:
@@ -233,41 +236,46 @@ def weights(name: str, method: str) -> str:
     return table([TITLES[method], *(f"after {n}" for n in printed)], rows)
 
 
-def along(column: str, *changed: str) -> str:
-    """Runs on the long queue, seed 0 of each setting (`coef=0.01,xi=0.001`), above a column of Table 5."""
+def along(name: str, column: str, *changed: str) -> str:
+    """Runs of settings (`coef=0.01,xi=0.001`) above a column of Table 5 or 6, the mean over the seeds that all have."""
     method, _, which = column.partition("/")
-    printed = published()["table5"]
+    printed = published()[name]
     said = {f"reset_optimizer={value}": words for value, words in OPTIMISERS.items()}
+    found = [runs_with(NETS[name], method, dict(part.split("=") for part in setting.split(","))) for setting in changed]
+    seeds = sorted(set.intersection(*map(set, found)))
     rows = []
-    for setting in changed:
-        values = averages(run_of(method, dict(part.split("=") for part in setting.split(","))))
+    for setting, runs in zip(changed, found, strict=True):
+        values = curve([runs[seed] for seed in seeds])
         words = ", ".join(said.get(part, part.replace("=", " ")) for part in setting.split(","))
         rows.append([words, *(f"{values[int(n) - 1]:.2f}" for n in printed)])
     rows.append([f"print, {which}" if which else "print", *(f"{printed[n][column]:.2f}" for n in printed)])
-    return table([TITLES[method], *(f"after {n}" for n in printed)], rows)
+    title = f"{TITLES[method]}, seed{'s' if len(seeds) > 1 else ''} {', '.join(map(str, seeds))}"
+    return table([title, *(f"after {n}" for n in printed)], rows)
 
 
-def run_of(method: str, changed: dict[str, str]) -> Record:
-    """Seed 0 of a method on the long queue with fields of its own or of the training changed, all others as usual."""
+def runs_with(net: str, method: str, changed: dict[str, str]) -> dict[int, Record]:
+    """Runs on the long queue, by seed, with fields of the method or the training changed, all others as usual."""
     fields = vars(methods()[method]()) | {"reset_optimizer": False}
     for name, text in changed.items():
         like = fields[name]
         fields[name] = text == "True" if isinstance(like, bool) else type(like)(text)
-    for record in read():
-        if (
-            from_queue(record, method)
-            and fields.items() <= (record.spec["training"] | record.spec["method"][0]).items()
-        ):
-            return record
-    raise ValueError(f"no record of {method} on the long queue with {changed}")
+    found = {
+        record.seed: record
+        for record in read()
+        if from_queue(record, net, method)
+        and fields.items() <= (record.spec["training"] | record.spec["method"][0]).items()
+    }
+    if not found:
+        raise ValueError(f"no record of {method} on the long queue with {changed}")
+    return found
 
 
-def from_queue(record: Record, method: str) -> bool:
-    """Seed 0 of the MLP with random heads."""
-    if record.scenario not in SCENARIOS.values() or (record.method, record.seed) != (method, 0):
-        return False
-    net = record.spec["net"]
-    return (net["name"], net["heads"]) == ("mlp", "random")
+def from_queue(record: Record, net: str, method: str) -> bool:
+    """Whether it is one of the long queue with random heads."""
+    made = record.spec["net"]
+    return (record.scenario, record.method, made["name"], made.get("heads")) in [
+        (scenario, method, net, "random") for scenario in SCENARIOS.values()
+    ]
 
 
 def times(name: str) -> str:
