@@ -10,7 +10,7 @@ import shutil
 import tempfile
 import zlib
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,6 +24,8 @@ from engram.data.sources import File, Source, SourceError, reason
 Paths = dict[str, Path]
 
 PART = ".part-"  # how a folder of unfinished files begins
+LOCK = ".lock"
+ATTEMPTS = 100  # to make a folder that other processes remove
 
 
 @dataclass(frozen=True)
@@ -39,26 +41,6 @@ def data_folders() -> list[Path]:
     """Where files are looked for: the folder that ENGRAM_DATA names, then the user's cache folder."""
     own = os.environ.get("ENGRAM_DATA")
     return [*([Path(own).expanduser().absolute()] if own else []), Path(pooch.os_cache("engram"))]
-
-
-def writable_folder(name: str) -> Path:
-    """The first of the data folders that can be written, with a folder for the set `name` in it."""
-    faults = []
-    for folder in data_folders():
-        target = folder / name
-        try:
-            if folder.is_dir() and not folder.stat().st_mode & 0o222:
-                raise PermissionError(errno.EROFS, "read-only")  # root could, but was not meant to
-            target.mkdir(parents=True, exist_ok=True)
-            with tempfile.TemporaryFile(dir=target):
-                return target
-        except OSError as error:
-            faults.append(f"  {folder}: {reason(error)}")
-    raise DataError(
-        f"{name} has to be fetched, but no folder for it can be written:\n"
-        + "\n".join(faults)
-        + "\nSet ENGRAM_DATA to a folder that can."
-    )
 
 
 def find(name: str, form: Form) -> Paths:
@@ -80,8 +62,7 @@ def fetch(name: str, forms: Sequence[Form], say: Say = tell) -> tuple[Form, Path
     """
     if here := _complete(name, forms):
         return here
-    folder = writable_folder(name)
-    with _locked(folder, name, say):
+    with _folder_for(name, say) as folder:
         tried = []
         for form in forms:
             for source in form.sources:
@@ -144,20 +125,80 @@ def _keep(content: Path, target: Path) -> None:
 
 
 @contextmanager
+def _folder_for(name: str, say: Say) -> Iterator[Path]:
+    """A folder for the set `name` in the first data folder that can be written; one process at a time has it."""
+    faults = []
+    for folder in data_folders():
+        with ExitStack() as stack:
+            try:
+                if folder.is_dir() and not folder.stat().st_mode & 0o222:
+                    raise PermissionError(errno.EROFS, "read-only")  # root could, but was not meant to
+                stack.enter_context(_locked(folder / name, name, say))
+            except OSError as error:
+                faults.append(f"  {folder}: {reason(error)}")
+                continue
+            for left in (folder / name).glob(f"{PART}*"):  # of a process that was killed: nobody else holds the lock
+                shutil.rmtree(left, ignore_errors=True)
+            yield folder / name
+            return
+    raise DataError(
+        f"{name} has to be fetched, but no folder for it can be written:\n"
+        + "\n".join(faults)
+        + "\nSet ENGRAM_DATA to a folder that can."
+    )
+
+
+@contextmanager
 def _locked(folder: Path, name: str, say: Say) -> Iterator[None]:
-    """One process at a time fetches into a folder; the system frees the lock of one that dies."""
+    """The folder, made where it is not there, and a lock in it. Afterwards the lock goes, and what was made and is
+    still empty."""
+    made: set[Path] = set()
+    held = None
+    try:
+        held = _acquire(folder / LOCK, made, lambda: say(f"{name}: another process is fetching it; waiting"))
+        with tempfile.TemporaryFile(dir=folder):  # a lock that was left by a killed process says nothing of that
+            pass
+        yield
+    finally:
+        if held is not None:
+            (folder / LOCK).unlink(missing_ok=True)
+        for path in sorted(made, reverse=True):  # the innermost first
+            with suppress(OSError):  # not empty, or gone
+                path.rmdir()
+        if held is not None:
+            os.close(held)  # last: who waits for it begins anew, with folders of its own
+
+
+def _acquire(lock: Path, made: set[Path], busy: Callable[[], None]) -> int:
+    """A lock file, open and held; adds the folders that had to be made to `made`. The system frees the lock of a
+    process that dies."""
+    attempts = 0
+    while True:
+        made |= {folder for folder in lock.parents if not folder.exists()}
+        try:
+            lock.parent.mkdir(parents=True, exist_ok=True)
+            held = os.open(lock, os.O_RDWR | os.O_CREAT, 0o666)
+        except FileNotFoundError:  # another process has just removed what it had made; or nothing can be made there
+            if (attempts := attempts + 1) == ATTEMPTS:
+                raise
+            continue
+        try:
+            _flock(held, busy)
+            if os.path.samestat(os.fstat(held), lock.stat()):
+                return held
+        except FileNotFoundError:
+            pass
+        except BaseException:
+            os.close(held)
+            raise
+        os.close(held)  # whoever had it has removed this file meanwhile: it is nobody's lock
+
+
+def _flock(held: int, busy: Callable[[], None]) -> None:
     import fcntl  # POSIX alone has it; elsewhere files can be put by hand, and read
 
     try:
-        lock = (folder / ".lock").open("w")
-    except OSError as error:  # left there by another user, say
-        raise DataError(f"{folder / '.lock'} cannot be written: {reason(error)}") from error
-    with lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            say(f"{name}: another process is fetching it; waiting")
-            fcntl.flock(lock, fcntl.LOCK_EX)
-        for left in folder.glob(f"{PART}*"):  # of a process that was killed: nobody else holds the lock
-            shutil.rmtree(left, ignore_errors=True)
-        yield
+        fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        busy()
+        fcntl.flock(held, fcntl.LOCK_EX)

@@ -18,14 +18,17 @@ RUN = ("run", "split-tiny/class", "adam")
 
 @pytest.fixture
 def refused(engram: Engram, work: Path, data: Path) -> Callable[..., str]:
-    """Calls, and returns the message of a call that must be refused and leave nothing behind."""
+    """Calls, and returns the message of a call that must be refused and leave nothing behind: not in the folder that it
+    works in, not among the data, not in the cache."""
 
     def call(*arguments: str | Path) -> str:
+        before = sorted(work.parent.rglob("*"))
         answer = engram(*arguments)
         assert answer.status == 2, answer.out + answer.err
         assert answer.out == ""
         assert "Traceback" not in answer.err
         assert list(work.iterdir()) == []
+        assert sorted(work.parent.rglob("*")) == before
         return answer.err
 
     return call
@@ -315,6 +318,13 @@ def test_data_that_no_place_gives_are_told_how_to_be_put_there(refused: Refused,
         assert f"the folder is {nowhere / 'mnist'}" in message
         for name in MNIST:
             assert name in message
+
+
+def test_without_engram_data_nothing_stays_in_the_cache(
+    refused: Refused, nowhere: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("ENGRAM_DATA")
+    assert "no place could give it" in refused("run", "split-svhn/class", "adam")
 
 
 def test_reproduce_says_the_same(refused: Refused, nowhere: Path) -> None:

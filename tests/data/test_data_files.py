@@ -39,8 +39,8 @@ def package(content: dict[str, bytes], folder: str) -> bytes:
 
 
 def whole(folder: Path) -> dict[str, bytes]:
-    """What a folder holds, the lock aside."""
-    return {path.name: path.read_bytes() for path in folder.iterdir() if path.name != ".lock"}
+    """What a folder holds."""
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
 
 
 @pytest.fixture
@@ -174,7 +174,22 @@ def test_when_no_place_has_them_the_error_names_each_and_what_to_do(folders, cli
         f"tiny.npz in {folders[0]}",
     ):
         assert part in str(refused.value)
-    assert whole(folders[0] / "tiny") == {}
+    assert not folders[0].exists()
+    assert not folders[1].parent.exists()
+
+
+def test_what_was_there_before_a_fetch_that_fails_stays(folders, dead):
+    folders[0].mkdir()
+    with pytest.raises(DataError, match="no place could give it"):
+        fetch("tiny", [form(Host(dead))], lambda line: None)
+    assert list(folders[0].iterdir()) == []
+
+
+def test_a_file_that_came_before_the_others_failed_stays(folders, web):
+    web.pages = {"/a.bin": CONTENT["a.bin"]}
+    with pytest.raises(DataError, match="no place could give it"):
+        fetch("tiny", [form(Host(web.url))], lambda line: None)
+    assert whole(folders[0] / "tiny") == {"a.bin": CONTENT["a.bin"]}
 
 
 @pytest.mark.parametrize(
@@ -261,6 +276,36 @@ if args[0] == 'pack':
     assert whole(folders[0] / "tiny") == CONTENT
 
 
+def test_of_two_processes_that_both_fail_nothing_stays(folders, client, tmp_path):
+    client(
+        "npm",
+        f"""
+if args[0] == 'pack':
+    while not Path('{tmp_path}/go').exists(): time.sleep(0.01)
+    sys.exit('npm error code E404')
+""",
+    )
+    first = start("Npm('tiny@1.0')")
+    assert first.stderr is not None
+    assert first.stderr.readline() == "npm pack tiny@1.0: fetching\n"
+    second = start("Npm('tiny@1.0')")
+    assert second.stderr is not None
+    assert second.stderr.readline() == "tiny: another process is fetching it; waiting\n"
+    (tmp_path / "go").touch()
+    for process in (first, second):
+        assert "no place could give it" in process.communicate(timeout=30)[1]
+        assert process.returncode == 1
+    assert not folders[0].exists()
+
+
+def test_a_place_where_folders_cannot_be_made_is_a_reason_and_no_endless_wait(monkeypatch, tmp_path, web):
+    monkeypatch.setenv("ENGRAM_DATA", "/proc/engram")
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+    with pytest.raises(DataError, match="/proc/engram: "):
+        fetch("tiny", [form(Host(web.url))])
+
+
 def test_a_killed_download_leaves_nothing_that_looks_whole_and_the_next_one_cleans_up(folders, web):
     web.pages = {f"/{name}": data for name, data in CONTENT.items()}
     web.cut = {"/b.bin"}
@@ -286,7 +331,7 @@ def test_an_interrupted_fetch_leaves_nothing(folders):
 
     with pytest.raises(KeyboardInterrupt):
         fetch("tiny", [form(Interrupted())])
-    assert whole(folders[0] / "tiny") == {}
+    assert not folders[0].exists()
     assert find("tiny", form()) == {}
 
 
