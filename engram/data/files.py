@@ -131,7 +131,8 @@ def _folder_for(name: str, say: Say) -> Iterator[Path]:
     for folder in data_folders():
         with ExitStack() as stack:
             try:
-                if folder.is_dir() and not folder.stat().st_mode & 0o222:
+                there = next(path for path in (folder / name, folder, *folder.parents) if path.exists())
+                if not there.stat().st_mode & 0o222:
                     raise PermissionError(errno.EROFS, "read-only")  # root could, but was not meant to
                 stack.enter_context(_locked(folder / name, name, say))
             except OSError as error:

@@ -235,6 +235,19 @@ def test_downloads_go_to_the_cache_where_the_named_folder_is_read_only(folders, 
     assert whole(folders[1] / "tiny") == CONTENT
 
 
+def test_a_folder_below_one_that_is_read_only_is_not_made(tmp_path, monkeypatch, web):
+    """Root could make it, but was not meant to."""
+    shut = tmp_path / "shut"
+    shut.mkdir()
+    shut.chmod(0o555)
+    monkeypatch.setenv("ENGRAM_DATA", str(shut / "deep/data"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(shut))
+    with pytest.raises(DataError, match=f"{shut}/deep/data: read-only\n  {shut}/engram: read-only"):
+        fetch("tiny", [form(Host(web.url))])
+    assert list(shut.iterdir()) == []
+    assert web.asked == []
+
+
 SCRIPT = f"""
 import sys
 sys.path.insert(0, {str(Path(__file__).parent)!r})
