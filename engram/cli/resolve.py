@@ -95,10 +95,14 @@ def fitted(spec: Spec, options: Any) -> Spec:
 
 
 def tried(spec: Spec) -> None:
-    """Deals the tasks and builds network and method once: what only they can tell is told before anything runs."""
-    tasks = spec.scenario.deal(spec.seed)
+    """Deals the tasks, builds network and method and begins the first task: what only they can tell is told before
+    anything runs."""
+    tasks, method = spec.scenario.deal(spec.seed), copy.deepcopy(spec.method)
     try:
-        new_learner(tasks, copy.deepcopy(spec.method), spec.net, spec.training, spec.seed, torch.device("cpu"))
+        learner = new_learner(tasks, method, spec.net, spec.training, spec.seed, torch.device("cpu"))
+        first = method.curriculum(tasks)[0]  # with offline, all tasks at once
+        learner.task = first.index
+        method.begin_task(learner, first)
     except ValueError:
         raise
     except Exception:  # a fault, no refusal: the run will meet it again, and record it

@@ -15,7 +15,7 @@ from rich.table import Table
 
 from engram.cli import WrongCallError
 from engram.cli.options import EngineOptions, parse
-from engram.cli.resolve import positive, with_method_files
+from engram.cli.resolve import positive, tried, with_method_files
 from engram.cli.run import line
 from engram.cli.screen import ERR, OUT, writable
 from engram.cli.sweep import engine_of, sweep
@@ -97,7 +97,7 @@ def specs(options: SearchOptions) -> list[Spec]:
     bases = [preset(options.scenario, method, protocol=options.protocol) for method in options.methods]
     check_folder(options.out, bases, options.trials, options.select_on)
     for base in bases:
-        base.scenario.holdout(HELD_OUT).deal(TRIAL_SEED)  # what only the images can tell
+        tried(replace(base, scenario=base.scenario.holdout(HELD_OUT), seed=TRIAL_SEED))
     return bases
 
 

@@ -67,8 +67,9 @@ class Data(ABC):
         first, *others = (leaf.scaling for leaf in self.leaves())
         if not all(torch.equal(a, b) for other in others for a, b in zip(first, other, strict=True)):
             raise ScenarioError(
-                "a task mixes image sets that are normalised each by its own statistics, and this method keeps or "
-                "draws 8-bit images; give --normalize none, or the same two numbers to all"
+                "image sets are mixed that are normalised each by its own statistics, and this method keeps or draws "
+                "images without knowing of which set; normalise all alike (engram run: --normalize none, or one mean "
+                "and deviation), or take another method"
             )
         return first
 
