@@ -13,7 +13,7 @@ from torch import Tensor
 
 from engram.learning.learner import Learner
 from engram.learning.method import Method
-from engram.scenarios.task import Batch, Scaling, Task, Tasks
+from engram.scenarios.task import Batch, Scaling, Task, Tasks, pooled
 
 Reduction = Literal["mean", "sum"]
 
@@ -79,7 +79,8 @@ class GenerativeReplay(Method):
     needs = frozenset({"boundaries"})
 
     def start(self, learner: Learner, tasks: Tasks) -> None:
-        for task in tasks:
+        # Drawn images are of no known task, but in task learning, where each is given one.
+        for task in tasks if tasks.kind == "task" else [pooled(tasks)]:
             task.train.one_scaling()
         self.scales: list[tuple[Tensor, Tensor]] = []
 
@@ -115,8 +116,8 @@ class GenerativeReplay(Method):
 
     def inputs(self, shades: Tensor, t: Tensor, tasks: tuple[int, ...]) -> Tensor:
         """Shades as the network input of the past task that each is drawn for."""
-        if self._alike or len(tasks) == 1:
-            scaling = self._past[tasks[0]]
+        if self._alike:
+            scaling = self._past[0]
             return shades if scaling.plain else scaling.from_shades(shades)
         x = torch.empty_like(shades)
         for task in tasks:

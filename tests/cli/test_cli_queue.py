@@ -141,6 +141,7 @@ def test_the_protocol_decides_which_runs_are_made_and_compared(
         (["describe", "queue-mnist+svhn/task", "--net", "rnn"], ["net 'rnn' is unknown"]),
         (["run", "queue-mnist+svhn/iid", "rehearsal-c"], UNLIKE),
         (["search", "queue-mnist+svhn/iid", "rehearsal-c"], UNLIKE),
+        (["run", "queue-mnist+svhn/class", "rtf", "--protocol", "common"], UNLIKE),
         (["run", "queue-mnist+svhn/task", "offline+dgr", "--protocol", "common"], UNLIKE),
         (["search", "queue-mnist+svhn/task", "offline+dgr", "--protocol", "common"], UNLIKE),
         (["reproduce", "table5", "--columns", "sgd"], ["column 'sgd' is not in the table"]),

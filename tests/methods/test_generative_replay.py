@@ -16,6 +16,7 @@ from engram.learning.train import new_learner
 from engram.nets.vae import VAE, FeedbackNet, Generator
 from engram.scenarios.scenario import scaling_of
 from engram.scenarios.streams import stream
+from engram.scenarios.task import ScenarioError
 
 NET = eg.MLP(7, 6)
 QUICK = eg.Training(epochs=1, batch=16, lr=0.01)
@@ -270,12 +271,12 @@ def test_plain_pixels_need_no_scaling():
     torch.testing.assert_close(scaling.from_shades(shades), shades)
 
 
-def queue(kind: str):
+def queue(kind: str, normalize="train"):
     """Three sets of two classes, each darker than the one before, and normalised by its own statistics."""
     sets = [blobs(2, train=20, size=5, seed=i, name=f"set {i}") for i in range(3)]
     darker = [eg.Images(s.x_train // (i + 1), s.y_train, s.x_test // (i + 1), s.y_test, name=s.name)
               for i, s in enumerate(sets)]  # fmt: skip
-    return eg.queue(darker, kind=kind, size=5, normalize="train")
+    return eg.queue(darker, kind=kind, size=5, normalize=normalize)
 
 
 @pytest.mark.parametrize("name", METHODS)
@@ -300,9 +301,17 @@ def test_drawn_images_enter_the_network_in_the_scale_of_the_task_that_they_are_d
 @pytest.mark.parametrize("name", METHODS)
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_queue_of_sets_can_be_learned_and_resumed(name, kind):
-    whole = Run(queue(kind).deal(0), METHODS[name], QUICK, NET)
+    made = queue(kind, "train" if kind == "task" else (0.3, 0.4))
+    whole = Run(made.deal(0), METHODS[name], QUICK, NET)
     assert whole.outcome.status == "done"
-    assert Run(queue(kind).deal(0), METHODS[name], QUICK, NET, resume=whole.checkpoints[1]).bits() == whole.bits()
+    assert Run(made.deal(0), METHODS[name], QUICK, NET, resume=whole.checkpoints[1]).bits() == whole.bits()
+
+
+@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.parametrize("kind", ["domain", "class", "class-known", "iid"])
+def test_where_drawn_images_are_of_no_known_task_all_tasks_have_one_scale(name, kind):
+    with pytest.raises(ScenarioError, match="normalised each by its own statistics"):
+        Run(queue(kind).deal(0), METHODS[name], QUICK, NET)
 
 
 @pytest.mark.parametrize("name", METHODS)

@@ -235,6 +235,6 @@ def test_where_a_task_mixes_sets_of_different_scalings_8_bit_images_have_none(me
     options = {"net": eg.MLP(8), "training": eg.Training(epochs=1)}
     with pytest.raises(ScenarioError, match="normalised each by its own statistics"):
         eg.run(two(kind="iid", normalize="train"), method, **options)
-    for other in (two(kind="iid"), two(kind="class", normalize="train")):
+    for other in (two(kind="iid"), two(kind="task", normalize="train")):
         assert eg.run(other, method, **options).status == "done"
     assert eg.run(two(kind="iid", normalize="train"), eg.Rehearsal(capacity=20), **options).status == "done"
