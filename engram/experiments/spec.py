@@ -27,6 +27,8 @@ from engram.scenarios.scenario import Scenario, fixed
 T = TypeVar("T")
 PROTOCOL = 1
 """Raised by hand when the same spec gives other results than before."""
+SCRIPTS = ("__main__", "__mp_main__")
+"""The script that is run, here and in a process that it started."""
 NETS: dict[str, type[Net]] = {"mlp": MLP, "cnn": CNN}
 
 
@@ -148,18 +150,29 @@ def own_source(method: Method) -> dict[str, str]:
 
 @cache
 def source_hash(cls: type) -> str:
-    """Of the file that `load_file` took a class from, else of the class, and of those that it inherits from; as they
-    are when it is first asked for: this process goes on with the code that it has."""
+    """Of the modules of a class and of those that it inherits from; as they are when it is first asked for: this
+    process goes on with the code that it has."""
     texts = []
     for base in cls.__mro__:
         if base is object or base.__module__.partition(".")[0] in ("engram", *sys.stdlib_module_names):
             continue
-        whole = getattr(sys.modules.get(base.__module__), SOURCE, None)
         try:
-            texts.append(whole or inspect.getsource(base))
+            texts.append(module_text(base.__module__) or inspect.getsource(base))
         except (OSError, TypeError):  # typed in at a prompt
             return "unknown"
     return hashlib.sha256("".join(dict.fromkeys(texts)).encode()).hexdigest()[:16] if texts else ""
+
+
+def module_text(name: str) -> str:
+    """All of a module, since what stands beside a class changes results too; nothing where it is no file, or the
+    script that is run, whose calls are no part of a method."""
+    module = sys.modules.get(name)
+    if loaded := getattr(module, SOURCE, None):  # by `load_file`
+        return str(loaded)
+    try:
+        return "" if module is None or name in SCRIPTS else inspect.getsource(module)
+    except (OSError, TypeError):
+        return ""
 
 
 def images_of(name: str, fingerprint: str) -> Images:

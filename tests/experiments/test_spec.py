@@ -1,6 +1,8 @@
 """Specs and keys: a key names all that a run depends on, and nothing else."""
 
+import importlib
 import json
+import sys
 from dataclasses import dataclass, field, fields, replace
 
 import pytest
@@ -180,12 +182,35 @@ def test_all_of_a_method_file_is_in_its_key(images, tmp_path, monkeypatch):
     assert keys[0] == keys[2] != keys[1]
 
 
+def test_all_of_an_imported_module_is_in_the_key_of_its_method(images, tmp_path, monkeypatch):
+    """As of a method file: a helper or a constant beside the class counts."""
+    monkeypatch.syspath_prepend(tmp_path)
+    keys = []
+    for factor in (1, 1000, 1):
+        (tmp_path / "mine_imported.py").write_text(MINE.format(factor))
+        monkeypatch.delitem(sys.modules, "mine_imported", raising=False)
+        importlib.invalidate_caches()
+        keys.append(Spec(eg.split(images), importlib.import_module("mine_imported").Mine()).key)
+    monkeypatch.delitem(sys.modules, "mine_imported")
+    assert keys[0] == keys[2] != keys[1]
+
+
+def test_of_a_script_and_of_a_module_without_a_file_the_class_is_in_the_key(monkeypatch):
+    monkeypatch.setattr(spec_module.inspect, "getsource", lambda what: f"source of {what.__name__}")
+    assert spec_module.module_text("__main__") == ""
+    assert spec_module.module_text("no_such_module") == ""
+    assert spec_module.module_text(__name__) == f"source of {__name__}"
+
+
 def test_what_a_method_of_one_s_own_inherits_is_in_its_key(monkeypatch):
-    class Base(eg.Method): ...
+    class Base(eg.Method):
+        __module__ = "__main__"
 
-    class Mixin: ...
+    class Mixin:
+        __module__ = "__main__"
 
-    class Derived(Mixin, Base): ...
+    class Derived(Mixin, Base):
+        __module__ = "__main__"
 
     def hashed(**texts):
         spec_module.source_hash.cache_clear()
