@@ -27,6 +27,8 @@ from engram.scenarios.scenario import Scenario, fixed
 T = TypeVar("T")
 PROTOCOL = 1
 """Raised by hand when the same spec gives other results than before."""
+COMBINED = 2
+"""The same, of combined methods alone. 2: their gradients are adjusted by `turn`, not in the order they are named."""
 SCRIPTS = ("__main__", "__mp_main__")
 """The script that is run, here and in a process that it started."""
 NETS: dict[str, type[Net]] = {"mlp": MLP, "cnn": CNN}
@@ -88,6 +90,7 @@ class Spec:
         """Hashes what differs from the defaults, so that a new field with a neutral default moves no key."""
         named = {
             "protocol": PROTOCOL,
+            **({"combined": COMBINED} if len(self.method.members()) > 1 else {}),
             "make": type(self.scenario).make,
             "images": [images.fingerprint for images in self.scenario.images],
             "scenario": {k: v for k, v in changed(self.scenario).items() if k != "images"},

@@ -11,6 +11,7 @@ from helpers import blobs
 import engram as eg
 from engram.experiments import spec as spec_module
 from engram.experiments.spec import Spec, SpecError, changed, from_json
+from engram.learning.combine import combine
 from engram.methods import load_file, loaded_files, methods
 from engram.scenarios.permute import Permute
 from engram.scenarios.split import Split
@@ -107,6 +108,16 @@ def test_the_protocol_changes_every_key(images, monkeypatch):
     before = spec_of(images).key
     monkeypatch.setattr(spec_module, "PROTOCOL", 1_000_000)
     assert spec_of(images).key != before
+
+
+def test_how_methods_are_combined_is_in_the_keys_of_combinations_alone(images, monkeypatch):
+    def keys() -> list[str]:
+        methods = eg.EWC(), eg.SI(), combine([eg.EWC()]), combine([eg.EWC(), eg.SI()])
+        return [Spec(eg.split(images), method).key for method in methods]
+
+    before = keys()
+    monkeypatch.setattr(spec_module, "COMBINED", 1_000_000)
+    assert [one == other for one, other in zip(before, keys(), strict=True)] == [True, True, True, False]
 
 
 def test_the_derivation_of_a_key_is_pinned(monkeypatch):
