@@ -111,7 +111,7 @@ class Run:
         return found
 
 
-TIMES = ("seconds", "resumed_after_task")
+TIMES = ("seconds", "resumed_after_task", "resumed_after_epoch")
 
 
 def through_a_file(checkpoint: Checkpoint) -> Checkpoint:

@@ -159,6 +159,7 @@ def record_of(spec: Spec, outcome: Outcome) -> Record:
             "data": {images.name: images.fingerprint for images in spec.scenario.images},
             "peak_mb": round(peak_mb()),
             "resumed_after_task": outcome.resumed_after_task,
+            "resumed_after_epoch": outcome.resumed_after_epoch,
         },
     )
 

@@ -67,6 +67,8 @@ class Outcome:
     before: list[float] = field(default_factory=list)
     """Percent on tasks 2 … T, untrained and just before each was learned, where asked for."""
     resumed_after_task: int = 0
+    resumed_after_epoch: int = 0
+    """Passes over the next task that were done where the run was resumed; both are 0 if it never was."""
 
 
 class DivergedError(ArithmeticError):
@@ -239,7 +241,7 @@ def capture(outcome: Outcome, learner: Learner, method: Method, task: int, epoch
         "net": learner.net.state_dict(),
         "optimizer": learner.optimizer.state_dict(),
         "method": [{name: state_of(getattr(member, name)) for name in member.kept} for member in method.members()],
-        "outcome": {name: value for name, value in vars(outcome).items() if name != "resumed_after_task"},
+        "outcome": {name: value for name, value in vars(outcome).items() if not name.startswith("resumed_")},
     }
 
 
@@ -255,9 +257,10 @@ def restore(checkpoint: Checkpoint, learner: Learner, method: Method) -> tuple[O
                 now.load_state_dict(value)
             else:
                 setattr(member, name, value)
-    outcome = Outcome(**checkpoint["outcome"], resumed_after_task=checkpoint["task"])
+    task, epoch = checkpoint["task"], checkpoint["epoch"]
+    outcome = Outcome(**checkpoint["outcome"], resumed_after_task=task, resumed_after_epoch=epoch)
     learner.steps = outcome.steps
-    return outcome, checkpoint["task"], checkpoint["epoch"]
+    return outcome, task, epoch
 
 
 def state_of(value: Any) -> Any:

@@ -69,7 +69,7 @@ def written(folder: Path) -> dict[str, bytes]:
 
 def same_but_for_time(records: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Records without what another run of the same spec may have otherwise."""
-    changing = ("peak_mb", "resumed_after_task")
+    changing = ("peak_mb", "resumed_after_task", "resumed_after_epoch")
     return [
         {name: value for name, value in record.items() if name not in ("seconds", "environment")}
         | {"environment": {name: value for name, value in record["environment"].items() if name not in changing}}

@@ -145,6 +145,8 @@ def test_an_interrupted_offline_run_goes_on_within_its_one_task(images, tmp_path
     record = go(images, eg.Offline(), training=training, out=tmp_path, watch=lambda p: steps.append(p.step))
     assert steps == [50, 75]
     assert facts(record) == facts(whole)
+    for name, never, after in (("resumed_after_task", 0, 0), ("resumed_after_epoch", 0, 3)):
+        assert (whole.environment[name], record.environment[name]) == (never, after)
 
 
 @pytest.mark.parametrize("left", [0, 1, 2, 3, 4, 7, 100, 0.3, 0.9, 0.999, "zeros", "text"])

@@ -47,8 +47,9 @@ def check_all(images, expected: list[tuple[int, int]], kind="class", **options) 
         resumed = Run(deal(images, kind), resume=checkpoint, **options)
         assert resumed.bits() == whole.bits(), f"from task {checkpoint['task']}, epoch {checkpoint['epoch']}"
         assert resumed.outcome.resumed_after_task == checkpoint["task"]
+        assert resumed.outcome.resumed_after_epoch == checkpoint["epoch"]
         assert len(resumed.checkpoints) == len(whole.checkpoints) - i - 1
-    assert whole.outcome.resumed_after_task == 0
+    assert whole.outcome.resumed_after_task == whole.outcome.resumed_after_epoch == 0
 
 
 @pytest.mark.parametrize("training", TRAININGS)
