@@ -14,6 +14,7 @@ from torch.nn.functional import cross_entropy
 
 from engram.learning.optimizer import Optimizer, accepted_options
 from engram.learning.ranges import Log
+from engram.scenarios.scenario import is_number
 from engram.scenarios.streams import stream
 from engram.scenarios.task import Batch, Data, Tasks
 
@@ -65,10 +66,6 @@ class Training:
     def steps_for(self, images: int) -> int:
         """Optimiser steps that a task of so many images takes."""
         return self.steps or self.epochs * self.passes(images)
-
-
-def is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def batches(data: Data, training: Training, rng: torch.Generator, skip_passes: int = 0) -> Iterator[Batch]:

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from engram.learning.learner import Learner
 from engram.learning.ranges import Each as Each
 from engram.learning.ranges import Log as Log
+from engram.scenarios.scenario import is_number
 from engram.scenarios.task import Batch, Data, Task, Tasks
 
 
@@ -37,9 +38,13 @@ class Method:
     def __post_init__(self) -> None:
         hints = get_type_hints(type(self))
         for f in fields(self):
-            choices, value = get_args(hints[f.name]), getattr(self, f.name)
-            if get_origin(hints[f.name]) is Literal and value not in choices:
+            hint, choices, value = hints[f.name], get_args(hints[f.name]), getattr(self, f.name)
+            if get_origin(hint) is Literal and value not in choices:
                 raise ValueError(f"{f.name} {value!r} is unknown; choose from {', '.join(map(str, choices))}")
+            if hint is float and not is_number(value):
+                raise ValueError(f"{f.name} {value!r} is out of range; give a number")
+            if hint is int and type(value) is not int:
+                raise ValueError(f"{f.name} {value!r} is out of range; give a whole number")
 
     @property
     def plain_loss(self) -> bool:

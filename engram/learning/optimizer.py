@@ -133,8 +133,8 @@ def accepted_options(name: str, momentum: float, weight_decay: float) -> dict[st
 
 def optimizer_class(name: str) -> type[torch.optim.Optimizer]:
     """The torch.optim class of a (lower-case) name."""
-    if name not in OPTIMIZERS:
-        near = difflib.get_close_matches(name.lower(), OPTIMIZERS, n=1)
+    if not isinstance(name, str) or name not in OPTIMIZERS:
+        near = difflib.get_close_matches(str(name).lower(), OPTIMIZERS, n=1)
         raise ValueError(
             f"optimizer {name!r} is unknown; "
             + (f"did you mean {near[0]}? " if near else "")

@@ -31,8 +31,10 @@ class Permute(Scenario):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.permutations < 2:
-            raise ScenarioError(f"permutations {self.permutations}: a scenario has two or more tasks")
+        if type(self.permutations) is not int or self.permutations < 2:
+            raise ScenarioError(
+                f"permutations {self.permutations!r}: a scenario has two or more tasks; give a whole number"
+            )
 
     def sizes(self) -> list[int]:
         return [int(training_counts(self.images[0], self.held_out).sum())] * self.permutations

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Literal, NamedTuple, get_args
@@ -199,4 +199,4 @@ def rounded(x: Tensor) -> Tensor:
 
 def queue(images: Sequence[Images], **options: Any) -> Queue:
     """A scenario of several image sets in a row; options are the fields of `Queue`."""
-    return Queue(images=tuple(images), **options)
+    return Queue(images=tuple(images) if isinstance(images, Iterable) else (images,), **options)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import reprlib
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace
@@ -44,6 +45,13 @@ class Scenario(ABC):
     def __post_init__(self) -> None:
         for f in fields(self):
             object.__setattr__(self, f.name, fixed(getattr(self, f.name)))
+        for images in self.images:
+            if not isinstance(images, Images):
+                raise ScenarioError(
+                    f"images {reprlib.repr(images)} are no image set; give engram.images(name), or engram.Images(…)"
+                )
+        if not is_number(self.held_out) or not 0 <= self.held_out < 1:
+            raise ScenarioError(f"held_out {self.held_out!r} is out of range; give a share from 0 to below 1")
         # where training images take their place, nothing that runs can read the real test images
         parts = tuple(images.sealed() if self.held_out else images.unsealed() for images in self.images)
         object.__setattr__(self, "images", parts)
@@ -51,8 +59,6 @@ class Scenario(ABC):
             raise ScenarioError(f"kind {self.kind!r} is unknown; choose from {', '.join(KINDS)}")
         if not isinstance(self.pad, int) or not 0 <= self.pad <= 64:
             raise ScenarioError(f"pad {self.pad} is out of range; give 0 to 64 pixels")
-        if not 0 <= self.held_out < 1:
-            raise ScenarioError(f"held_out {self.held_out} is out of range; give a share from 0 to below 1")
         if self.normalize is not None and self.normalize != "train":
             check_normalize(self.normalize, [images.shape[0] for images in self.images])
 
@@ -75,12 +81,22 @@ class Scenario(ABC):
 
 def check_normalize(normalize: tuple[Channels, Channels], channels: list[int]) -> None:
     """Refuses statistics that are no numbers, or that are not one for all channels or one for each."""
-    means, deviations = (part if isinstance(part, tuple) else (part,) for part in normalize)
+    parts = [part if isinstance(part, tuple) else (part,) for part in normalize] if type(normalize) is tuple else []
+    if len(parts) != 2 or not all(parts) or not all(is_number(v) for part in parts for v in part):
+        raise ScenarioError(
+            f"normalize {normalize!r} is unknown; give 'train', None, or a mean and a deviation (numbers, or tuples of "
+            "one for each channel)"
+        )
+    means, deviations = parts
     if not all(math.isfinite(v) for v in (*means, *deviations)) or min(deviations) <= 0:
         raise ScenarioError(f"normalize {normalize}: give finite means, and finite deviations above 0")
     for n in channels:
         if {len(means), len(deviations)} - {1, n}:
             raise ScenarioError(f"normalize {normalize} is for {len(means)} channels, the images have {n}")
+
+
+def is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def fixed(value: Any) -> Any:

@@ -43,15 +43,15 @@ class Split(Scenario):
         """How many classes each task has."""
         (images,) = self.images
         n, k = images.n_classes, self.classes_per_task
-        if isinstance(k, int | str):
-            if isinstance(k, str) or k < 1 or n % k or n == k:
+        if not isinstance(k, tuple):
+            if type(k) is not int or k < 1 or n % k or n == k:
                 fits = [d for d in range(1, n) if n % d == 0]
                 raise ScenarioError(
                     f"classes_per_task {k}: the {n} classes of {images.name} do not make two or more such tasks; "
                     f"give one of {', '.join(map(str, fits))}, or a list that adds up to {n}"
                 )
             return [k] * (n // k)
-        if len(k) < 2 or min(k) < 1 or sum(k) != n:
+        if len(k) < 2 or any(type(one) is not int or one < 1 for one in k) or sum(k) != n:
             raise ScenarioError(
                 f"classes_per_task {' '.join(map(str, k))}: give two or more numbers above 0 that add up "
                 f"to the {n} classes of {images.name}"
