@@ -66,7 +66,7 @@ class Permute(Scenario):
                 )
             )
         if self.kind == "iid":
-            return dealt(tasks, seed, k, shape)
+            return dealt(tasks, seed, images.classes, shape)
         heads = tuple(slice(0, k) if shared else slice(k * i, k * (i + 1)) for i in range(self.permutations))
         return Tasks(tuple(tasks), self.kind, heads, k if shared else k * self.permutations, shape)
 

@@ -114,7 +114,7 @@ class Queue(Scenario):
             outputs = max(outputs, heads[-1].stop)
         shape = (1, self.size + 2 * self.pad, self.size + 2 * self.pad)
         if self.kind == "iid":
-            return dealt(tasks, seed, outputs, shape)
+            return dealt(tasks, seed, tuple(name for task in tasks for name in task.classes), shape)
         return Tasks(tuple(tasks), self.kind, tuple(heads), outputs, shape)
 
 

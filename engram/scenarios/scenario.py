@@ -223,8 +223,8 @@ def view(
     )
 
 
-def dealt(pool: Sequence[Task], seed: int, outputs: int, shape: tuple[int, int, int]) -> Tasks:
-    """Kind `iid`: the images of all tasks, dealt at random into as many tasks of equal size."""
+def dealt(pool: Sequence[Task], seed: int, classes: tuple[str, ...], shape: tuple[int, int, int]) -> Tasks:
+    """Kind `iid`: the images of all tasks, dealt at random into as many tasks of equal size; a class an output."""
     parts = len(pool)
 
     def deal(which: str) -> list[Data]:
@@ -242,6 +242,5 @@ def dealt(pool: Sequence[Task], seed: int, outputs: int, shape: tuple[int, int, 
         return [Joined(hand) for hand in hands]
 
     trains, tests = deal("train"), deal("test")
-    classes = tuple(dict.fromkeys(name for task in pool for name in task.classes))
     tasks = tuple(Task(i, train, test, classes) for i, (train, test) in enumerate(zip(trains, tests, strict=True)))
-    return Tasks(tasks, "iid", (slice(0, outputs),) * parts, outputs, shape)
+    return Tasks(tasks, "iid", (slice(0, len(classes)),) * parts, len(classes), shape)

@@ -98,7 +98,7 @@ class Split(Scenario):
         channels, height, width = images.shape
         shape = (channels, height + 2 * self.pad, width + 2 * self.pad)
         if self.kind == "iid":
-            return dealt(tasks, seed, images.n_classes, shape)
+            return dealt(tasks, seed, tuple(images.classes[label] for label in order), shape)
         heads = tuple(slice(0, g) if shared else slice(end - g, end) for g, end in zip(groups, ends, strict=True))
         return Tasks(tasks, self.kind, heads, max(groups) if shared else images.n_classes, shape)
 

@@ -42,6 +42,7 @@ def test_outputs_of_each_kind_are_numbered_along_the_queue(kind, heads, outputs)
         assert [task.classes for task in tasks][1:3] == [("2", "3"), ("0", "1")]
     else:
         assert [len(task.train) for task in tasks] == [56] * 5
+        assert {task.classes for task in tasks} == {(*"0123", *"012345")}  # a name an output, though some are equal
         assert all(set(everything(task.train).y.tolist()) == set(range(10)) for task in tasks)
         assert all(torch.equal(everything(t.train).t, torch.full((56,), t.index)) for t in tasks)
 

@@ -25,6 +25,16 @@ def test_outputs_of_each_kind(kind, heads, outputs):
     assert tasks.outputs == outputs
 
 
+def test_names_of_classes_are_in_the_order_of_their_outputs_in_kind_iid():
+    """Each class of `numbered` has its label as its last pixel."""
+    tasks = eg.split(numbered(6), kind="iid", order="shuffled").deal(3)
+    assert {task.classes for task in tasks} != {tuple("012345")}
+    for task in tasks:
+        batch = everything(task.train)
+        labels = (batch.x[:, -1] * 255).round().int().tolist()
+        assert [task.classes[output] for output in batch.y.tolist()] == [str(label) for label in labels]
+
+
 @pytest.mark.parametrize(
     ("kind", "after_first", "after_third"),
     [
