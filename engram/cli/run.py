@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from contextlib import closing
+from contextlib import closing, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
@@ -30,6 +30,7 @@ from engram.cli.resolve import (
 from engram.cli.samples import Pictures
 from engram.cli.screen import ERR, OUT, writable
 from engram.cli.sweep import engine_of, sweep
+from engram.data import blank
 from engram.experiments.engines import At, Engine, Job
 from engram.experiments.records import Record, offline_of
 from engram.experiments.run import resolve_device
@@ -106,7 +107,8 @@ def run(arguments: list[str]) -> int:
     if any(word == "--spec" or word.startswith("--spec=") for word in arguments):
         return run_again(arguments)
     arguments, scenario_name, method_name = positionals(arguments)
-    if {"-h", "--help"} & set(arguments) and not method_name:
+    asks_help = bool({"-h", "--help"} & set(arguments))
+    if asks_help and not method_name:
         print(USAGE)
         return 0
     if not method_name:
@@ -118,7 +120,8 @@ def run(arguments: list[str]) -> int:
         arguments, net, scenario_name = net_and_letters(arguments, scenario_name)
         name = parse(scenario_name)
         protocol = protocol_of(arguments)
-        base = preset(scenario_name, method_name, protocol=protocol, net=net)
+        with blank() if asks_help else nullcontext():
+            base = preset(scenario_name, method_name, protocol=protocol, net=net)
     except ValueError as error:
         raise WrongCallError(str(error)) from error
     flags = all_flags(base, scenario_name, method_name, protocol)

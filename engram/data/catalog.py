@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import difflib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+
+import numpy as np
 
 from engram.data.files import data_folders, fetch, find
 from engram.data.formats import Arrays, read_npz
@@ -15,6 +19,7 @@ CATALOG: dict[str, ImageSet] = {image_set.name: image_set for image_set in SETS}
 KEPT_IN_MEMORY = 6
 """Image sets that are not read again: as many as the longest queue of them, and one."""
 _LOADED: dict[tuple[str, str], Images] = {}
+_BLANK: dict[str, Images] = {}
 
 
 def images(name: str, *, say: Say = tell) -> Images:
@@ -23,6 +28,8 @@ def images(name: str, *, say: Say = tell) -> Images:
     `name` is one of `CATALOG`, or the stem of an own `.npz` in the folder ENGRAM_DATA, or the path of one. A set that
     was read before is given again, as long as it comes from the same place.
     """
+    if name in _BLANK:
+        return _BLANK[name]
     path, _ = _prepared(name)
     place = f"{path} {path.stat().st_mtime_ns}" if path else str(data_folders())
     if (name, place) not in _LOADED:
@@ -30,6 +37,20 @@ def images(name: str, *, say: Say = tell) -> Images:
             del _LOADED[next(iter(_LOADED))]
         _LOADED[name, place] = _read(name, say)
     return _LOADED[name, place]
+
+
+@contextmanager
+def blank() -> Iterator[None]:
+    """Inside the block, published sets are one pixel a class: enough for a help text, and nothing is fetched."""
+    for shade, (name, known) in enumerate(CATALOG.items()):
+        if not _prepared(name)[0]:
+            y = np.arange(len(known.classes))
+            x = np.full((len(y), 1, 1), shade, np.uint8)  # of its own: a queue has no set twice
+            _BLANK[name] = Images(x, y, x, y, known.classes, name)
+    try:
+        yield
+    finally:
+        _BLANK.clear()
 
 
 def _read(name: str, say: Say) -> Images:

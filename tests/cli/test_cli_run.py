@@ -267,6 +267,14 @@ def test_the_help_of_a_run_names_values_and_their_sources(engram: Engram) -> Non
         assert words in answer.out
 
 
+@pytest.mark.parametrize("scenario", ["split-svhn/class", "permuted-cifar100/domain", "long-queue/class"])
+def test_the_help_of_a_run_needs_no_images(engram: Engram, data: Path, scenario: str) -> None:
+    answer = engram("run", scenario, "rehearsal+si", "--help")
+    assert answer.status == 0, answer.err
+    assert "--si.coef" in answer.out
+    assert [path.name for path in data.rglob("*")] == ["tiny.npz"]  # nothing was fetched
+
+
 @pytest.mark.parametrize(("method", "image"), [("rehearsal", 36 * 4 + 2), ("rehearsal-c", 36 + 2), ("gem", 36 * 4 + 2)])
 def test_what_is_kept_stays_within_the_memory_budget(engram: Engram, method: str, image: int) -> None:
     budget = 8 * image  # eight images, and nothing for how they are scaled
