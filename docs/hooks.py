@@ -183,6 +183,20 @@ def whole_table(name: str) -> str:
     return table(["after task" if name in QUEUE_TABLES else "method", *columns], rows) + below
 
 
+def disagreeing() -> str:
+    """Of each table how many cells have runs and agree, and which of Tables 2 to 4 do not."""
+    lines = []
+    for name in TABLES:
+        found = cells(name, read())
+        made = [cell for cell in found if cell.n]
+        others = [cell for cell in made if cell.verdict != "agrees"]
+        line = f"- Table {name[-1]}: {len(made)} of {len(found)} cells have runs, {len(made) - len(others)} agree."
+        if name not in QUEUE_TABLES and others:
+            line += " Not: " + ", ".join(f"{TITLES[c.row]} in {c.column} ({beside_print(c)})" for c in others) + "."
+        lines.append(line)
+    return "\n".join(lines) + "\n"
+
+
 def common() -> str:
     """The copied rows of Table 2 in the protocol of the others, beside their own."""
     columns = list(TABLES["table2"][1])
@@ -341,6 +355,7 @@ ANSWERS: dict[str, Callable[..., str]] = {
     "ledger": ledger,
     "table": whole_table,
     "common": common,
+    "disagreeing": disagreeing,
     "along": along,
     "optimisers": optimisers,
     "times": times,

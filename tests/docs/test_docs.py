@@ -163,13 +163,13 @@ def test_runs_along_the_queue_stand_above_print(hooks):
     lines = (ROOT / "results" / "long-queue.jsonl").read_text().splitlines()
     runs = [run for run in map(json.loads, lines) if run["spec"]["method"][0].get("coef") == 1000]
     (after_11,) = [sum(run["accuracy"][10]) / 11 for run in runs]
-    head, _, weighty, printed = hooks.along("online-ewc/best", "coef=1000").splitlines()
-    assert head.startswith("| Online EWC | after 1 | after 11 |")
+    head, _, weighty, printed = hooks.along("table5", "online-ewc/best", "coef=1000").splitlines()
+    assert head.startswith("| Online EWC, seed 0 | after 1 | after 11 |")
     assert weighty.startswith("| coef 1000 | ")
     assert weighty.split(" | ")[2] == f"{after_11:.2f}"
     assert printed.startswith("| print, best | 99.95 | 98.69 |")
     with pytest.raises(ValueError, match="no record of si on the long queue"):
-        hooks.along("si/best", "coef=7")
+        hooks.along("table5", "si/best", "coef=7")
 
 
 def test_both_optimisers_of_the_queue_stand_beside_print(hooks):
@@ -187,11 +187,16 @@ def test_both_optimisers_of_the_queue_stand_beside_print(hooks):
         assert len(made) == (1 if "seed" in wanted else 3)
         return f"{sum(sum(run['accuracy'][n - 1]) / n for run in made) / len(made):.2f}"
 
-    _, _, one, new, _ = hooks.along("adam", "reset_optimizer=False", "reset_optimizer=True").splitlines()
+    lines = hooks.along("table5", "adam", "reset_optimizer=False", "reset_optimizer=True").splitlines()
+    head, _, one, new, _ = lines
+    assert head.startswith("| Adam, seeds 0, 1, 2 | ")
     assert one.startswith("| one optimiser for all tasks | ")
-    assert one.split(" | ")[2] == after(11, name="adam", reset_optimizer=False, seed=0)
+    assert one.split(" | ")[2] == after(11, name="adam", reset_optimizer=False)
     assert new.startswith("| a new optimiser for each task | ")
-    assert new.split(" | ")[2] == after(11, name="adam", reset_optimizer=True, seed=0)
+    assert new.split(" | ")[2] == after(11, name="adam", reset_optimizer=True)
+    lines = hooks.along("table6", "si/best", "coef=50,reset_optimizer=True").splitlines()
+    assert lines[0].startswith("| SI, seed 0 | ")
+    assert lines[-1].startswith("| print, best | 100.00 | 91.46 | ")
 
     text = hooks.optimisers("table5")
     rows = dict(line.removeprefix("| ").split(" | ", 1) for line in text.splitlines() if line.startswith("| "))
