@@ -78,9 +78,14 @@ def print_differences(found: Sequence[Difference]) -> None:
                 escape(said(one)),
             )
         OUT.print(table)
-    words = Counter(one.word.partition(":")[0] for one in found)
-    OUT.print(", ".join(f"{count} {word}" for word, count in words.items()))
-    if any(one.test and not one.test.shown and one.word != "same bits" for one in found):
+    cells = Counter(one.verdict.partition(":")[0] for one in found if one.verdict)
+    runs = {"no longer done": sum(one.lost for one in found), "done now": sum(one.gained for one in found)}
+    parts = (
+        ", ".join(f"{count} {word}" for word, count in cells.items()),
+        ", ".join(f"{count} run{'s' * (count > 1)} {word}" for word, count in runs.items() if count),
+    )
+    OUT.print("; ".join(part for part in parts if part))
+    if any(one.verdict.startswith(("not shown", "too few")) for one in found):
         ERR.print("not shown is not the same as equal: more common seeds could tell")
 
 

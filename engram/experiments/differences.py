@@ -95,15 +95,23 @@ class Difference:
     """Seeds that are done in A and diverged or failed in B."""
     gained: int = 0
     """The other way round."""
+    only_in: str | None = None
+    """A or B, where the other side has no such cell."""
+
+    @property
+    def verdict(self) -> str:
+        """What may be said of the seeds that are done on both sides; nothing where there would be some but for runs
+        that are lost or gained."""
+        if self.test is None:
+            return f"only in {self.only_in}"
+        if self.test.n == 0 and (self.lost or self.gained):
+            return ""
+        return "same bits" if 0 < self.test.n == self.same else self.test.word
 
     @property
     def word(self) -> str:
-        if self.test is None:
-            return "only in A" if self.runs_a else "only in B"
         said = [f"{n} {what}" for n, what in ((self.lost, "no longer done"), (self.gained, "done now")) if n]
-        if self.test.n or not said:
-            said.append("same bits" if 0 < self.test.n == self.same else self.test.word)
-        return ", ".join(said)
+        return ", ".join([*said, *([self.verdict] if self.verdict else [])])
 
     def to_json(self) -> dict[str, Any]:
         return {**asdict(self), "test": self.test.to_json() if self.test else None, "word": self.word}
@@ -164,7 +172,10 @@ def compared(name: str, a: Runs | None, b: Runs | None) -> Difference:
             both = {n: (a.settings.get(n), b.settings.get(n)) for n in names}
             changed = {n: values for n, values in both.items() if values[0] != values[1]}
     test = a.against(b) if a and b else None
-    return Difference(one.scenario, name, mean_a, mean_b, len(of_a), len(of_b), same, changed, test, lost, gained)
+    only_in = None if test else "A" if a else "B"
+    return Difference(
+        one.scenario, name, mean_a, mean_b, len(of_a), len(of_b), same, changed, test, lost, gained, only_in
+    )
 
 
 @dataclass(frozen=True)

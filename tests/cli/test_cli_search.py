@@ -124,8 +124,8 @@ def test_wrong_calls_are_refused(engram: Engram, work: Path, arguments: list[str
 # Diff
 
 
-def write(path: str, shift: float, seeds: int = 7) -> None:
-    """Records of two cells; those of sgd are the same in every file."""
+def write(path: str, shift: float, seeds: int = 7, failed: tuple[str, ...] = ()) -> None:
+    """Records of two cells; those of sgd are the same in every file. Runs in `failed` (si3, say) are not done."""
     with Path(path).open("w") as file:
         for method in ("sgd", "si"):
             for seed in range(seeds):
@@ -133,6 +133,8 @@ def write(path: str, shift: float, seeds: int = 7) -> None:
                 spec = {"scenario": {"held_out": 0}, "method": [{"name": method}], "seed": seed}
                 values = {"key": f"{method}{seed}", "scenario": "split-own/class", "method": method, "seed": seed}
                 more = {"spec": spec, "status": "done", "accuracy": [[value]], "average_accuracy": value}
+                if values["key"] in failed:
+                    more = {"spec": spec, "status": "failed", "accuracy": []}
                 file.write(json.dumps(values | more) + "\n")
 
 
@@ -156,6 +158,16 @@ def test_diff_says_where_there_are_too_few_seeds(engram: Engram) -> None:
     assert answer.status == 0
     assert "too few pairs: 3 can give no p below 0.25, 6 or more could" in answer.out
     assert "more common seeds could tell" in answer.err
+
+
+def test_diff_counts_cells_by_their_words_and_runs_by_themselves(engram: Engram) -> None:
+    """sgd lost four runs and gained one, and is the same otherwise; of si no run is left to be tested."""
+    write("a.jsonl", 0, failed=("sgd6",))
+    write("b.jsonl", 0, failed=("sgd1", "sgd2", "sgd3", "sgd4", *(f"si{seed}" for seed in range(7))))
+    answer = engram("diff", "a.jsonl", "b.jsonl")
+    assert (answer.status, answer.err) == (0, "")
+    assert answer.out.splitlines()[-1] == "1 same bits; 11 runs no longer done, 1 run done now"
+    assert "4 no longer done, 1 done now, same bits" in " ".join(answer.out.replace("│", " ").split())
 
 
 def test_diff_of_a_file_with_itself_is_quiet(engram: Engram) -> None:

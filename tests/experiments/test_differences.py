@@ -111,6 +111,20 @@ def test_cells_of_one_side_are_named():
     }
 
 
+def test_a_cell_of_one_side_is_named_though_none_of_its_runs_is_done():
+    failed = [record(seed, None, method="si") for seed in range(3)]
+    assert [(d.cell, d.word) for d in differences([*runs(TEN), *failed], runs(TEN))][1:] == [("si", "only in A")]
+    assert [(d.cell, d.word) for d in differences(runs(TEN), [*runs(TEN), *failed])][1:] == [("si", "only in B")]
+
+
+def test_averages_that_are_equal_over_other_accuracies_are_equal_and_not_the_same_bits():
+    other = runs(TEN)
+    for one in other:
+        one.accuracy = [[one.average_accuracy - 1, one.average_accuracy + 1]]
+    (found,) = differences(runs(TEN), other)
+    assert (found.word, found.same) == ("equal", 0)
+
+
 def test_cells_with_other_settings_are_told_apart():
     a = [*runs(TEN), *runs(TEN, settings={"coef": 5.0})]
     b = [*runs(TEN), *runs([v - 1 for v in TEN], settings={"coef": 5.0})]
