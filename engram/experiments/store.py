@@ -7,12 +7,15 @@ import os
 import shutil
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 from engram.experiments import records
 from engram.experiments.records import Record
 
 RECORDS = "records.jsonl"
+TRIES = 10
+"""To make a lock in the folder of locks, which whoever finishes last removes."""
 Say = Callable[[str], None]
 
 
@@ -71,12 +74,15 @@ class Store:
 
         The system takes it back from a process that dies.
         """
-        path = self.folder / "checkpoints" / f"{key}.lock"
+        path, tries = self.folder / "checkpoints" / f"{key}.lock", 0
         while True:
             try:
                 path.parent.mkdir(parents=True, exist_ok=True)
                 held = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
             except OSError as error:
+                tries += 1
+                if isinstance(error, FileNotFoundError | FileExistsError) and tries < TRIES:
+                    continue  # the folder was removed while we looked at it
                 raise records.UnwritableError("a lock", path, error) from error
             try:
                 fcntl.flock(held, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
@@ -101,4 +107,6 @@ class Claim:
 
     def release(self) -> None:
         self.path.unlink(missing_ok=True)
+        with suppress(OSError):  # others are at work, or left checkpoints
+            self.path.parent.rmdir()
         os.close(self.held)

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -64,7 +65,7 @@ def test_a_key_is_claimed_once_until_it_is_released(tmp_path):
     assert one.claim("k") is None
     other.claim("another").release()
     claim.release()
-    assert not list((tmp_path / "checkpoints").iterdir())
+    assert not list(tmp_path.iterdir())
     other.claim("k", wait=True).release()
 
 
@@ -83,6 +84,30 @@ def test_a_lock_whose_file_was_removed_meanwhile_is_nobodys(tmp_path, monkeypatc
     mine = folder.claim("k")
     assert folder.claim("k") is None
     mine.release()
+
+
+def test_drivers_that_come_and_go_share_a_folder_of_locks_that_the_last_removes(tmp_path):
+    def come_and_go(number: int) -> int:
+        for i in range(300):
+            Store(tmp_path).claim(f"{number}-{i}").release()
+        return number
+
+    with ThreadPoolExecutor(4) as pool:
+        assert list(pool.map(come_and_go, range(4))) == [0, 1, 2, 3]
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_folder_of_locks_that_is_removed_while_a_lock_is_made_is_made_again(tmp_path, monkeypatch):
+    plain = store.os.open
+
+    def removed_just_before(path, *others):
+        monkeypatch.setattr(store.os, "open", plain)
+        path.parent.rmdir()
+        return plain(path, *others)
+
+    monkeypatch.setattr(store.os, "open", removed_just_before)
+    Store(tmp_path).claim("k").release()
+    assert not list(tmp_path.iterdir())
 
 
 HOLDER = """
