@@ -198,9 +198,11 @@ def find_spec(what: str, out: Path) -> dict[str, Any]:
         if not isinstance(found, dict):
             raise SpecError("not a spec of a run: it holds no names and values")
         return found
-    for folder in (out, Path("runs"), Path("results")):
+    folders = list(dict.fromkeys((out, Path("runs"), Path("results"))))
+    for folder in folders:
         for file in sorted(folder.glob("*.jsonl")):
             for record in records.read(file):
                 if record.key == what:
                     return record.spec
-    raise SpecError(f"{what!r} is neither a file nor the key of a record in {out}/, runs/ or results/")
+    *others, last = (f"{folder}/" for folder in folders)
+    raise SpecError(f"{what!r} is neither a file nor the key of a record in {', '.join(others)} or {last}")

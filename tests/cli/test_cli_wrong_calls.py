@@ -114,7 +114,11 @@ Refused = Callable[..., str]
         (["run", "split-tiny/class", "adam", "--address", "10.0.0.1:6379"], ["address 10.0.0.1:6379", "--engine ray"]),
         (["run", "split-tiny/class", "adam", "--engine", "slurm"], ["slurm", "local", "ray"]),
         (["reproduce", "table2", "--engine", "ray", "--address", "127.0.0.1:1"], ["no Ray cluster", "127.0.0.1:1"]),
-        (["run", "--spec", "0123456789abcdef"], ["'0123456789abcdef'", "neither a file nor the key"]),
+        (
+            ["run", "--spec", "0123456789abcdef"],
+            ["'0123456789abcdef'", "neither a file nor the key of a record in runs/ or results/"],
+        ),
+        (["run", "--spec", "nosuch", "--out", "mine"], ["'nosuch'", "a record in mine/, runs/ or results/"]),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else None,
 )
