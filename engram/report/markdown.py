@@ -29,9 +29,14 @@ def markdown(table: str, cells: Sequence[Cell], twins: Sequence[TwinCell], foote
             mark = ["✓" if row.memory else ""] if memory else []
             lines.append(line([row.title, *mark, *(text(cell, row) for cell in row.cells)]))
     lines += ["", *(f"- {escaped(said)}" for said in (*footer, *notes(cells)))]
-    lines = [*lines, ""] if cells else []
+    lines = lines if cells else []
     if twins:
-        lines += [*twin_lines(twins), "", *(f"- {escaped(said)}" for said in twin_notes(twins))]
+        lines += [
+            *([""] if lines else []),
+            *twin_lines(twins),
+            "",
+            *(f"- {escaped(said)}" for said in twin_notes(twins)),
+        ]
     return "\n".join(lines) + "\n"
 
 

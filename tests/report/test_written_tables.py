@@ -143,7 +143,9 @@ def test_twins_stand_under_the_table_with_the_paired_difference():
     assert found["gem/4400", "class"].difference is None
     text = document("markdown", with_twins=True)
     assert "| gem/one-slot | class | 88.33 ± 5.95 (n = 3) | 92.00 | +0.50 (2 common seeds) |" in text
-    assert "gem/one-slot" not in document("markdown")
+    alone = document("markdown")
+    assert "gem/one-slot" not in alone
+    assert [len(page) - len(page.rstrip("\n")) for page in (text, alone)] == [1, 1]  # no empty line at the end
 
 
 def test_a_difference_over_ten_seeds_has_a_p():
