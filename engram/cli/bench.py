@@ -97,11 +97,11 @@ def bench_sweep(options: BenchOptions) -> int:
             seconds[workers] = time.perf_counter() - start
     ratio = seconds[1] / seconds[2]
     if options.json:
-        named = {"scenario": options.scenario, "method": options.method, "runs": RUNS}
+        named = {"scenario": options.scenario, "method": options.method, "net": options.net, "runs": RUNS}
         print(json.dumps({**named, "seconds_1": seconds[1], "seconds_2": seconds[2], "sweep_ratio": ratio}))
     else:
         OUT.print(
-            f"{options.scenario} {options.method}, {RUNS} runs: {seconds[1]:.1f} s with one worker, "
+            f"{options.scenario} {options.method}, {options.net}, {RUNS} runs: {seconds[1]:.1f} s with one worker, "
             f"{seconds[2]:.1f} s with two, {ratio:.2f} times the rate"
         )
     return 0

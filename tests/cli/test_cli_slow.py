@@ -33,6 +33,30 @@ def test_bench_measures_any_scenario(engram: Engram, work: Path, data: Path) -> 
     assert answer.json["step_ms"] > 0
 
 
+def test_bench_of_a_sweep_times_the_same_runs_with_one_worker_and_with_two(
+    engram: Engram, work: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whole commands, here only noted, on a clock that gives the first 30 seconds and the second 20."""
+    called: list[list[str]] = []
+    clock = iter([0.0, 30.0, 100.0, 120.0] * 2)
+    monkeypatch.setattr("engram.cli.bench.call", lambda *words: called.append(list(words)))
+    monkeypatch.setattr("engram.cli.bench.time.perf_counter", lambda: next(clock))
+    found = engram("bench", "split-tiny/class", "ewc", "--net", "cnn", "--sweep", "--json").json
+    assert found == {
+        "scenario": "split-tiny/class", "method": "ewc", "net": "cnn", "runs": 20,
+        "seconds_1": 30, "seconds_2": 20, "sweep_ratio": 1.5,
+    }  # fmt: skip
+    what = ["run", "split-tiny/class", "ewc", "--net", "cnn"]
+    assert called[0] == [*what, "--dry-run"]
+    for words, workers in zip(called[1:], "12", strict=True):
+        assert words[:-1] == [*what, "--seeds", "20", "--workers", workers, "--out"]
+    assert called[1][-1] != called[2][-1]  # each in a folder of its own, or the second would find the records
+    text = engram("bench", "split-tiny/class", "ewc", "--net", "cnn", "--sweep").out
+    assert "split-tiny/class ewc, cnn, 20 runs: 30.0 s with one worker, 20.0 s with two, 1.50 times" in " ".join(
+        text.split()
+    )
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("method", ["dgr", "rtf"])
 def test_bench_measures_replay_by_a_bare_loop_of_the_same_passes(
