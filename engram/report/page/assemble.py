@@ -27,7 +27,7 @@ FAMILIES = {
     "offline": ("offline",),
 }
 """Kinds of methods, which share a colour; all others are `own or combined`."""
-HERE = ("peak_mb", "resumed_after_task")
+HERE = ("peak_mb", "resumed_after_task", "resumed_after_epoch")
 """Of a run's environment: what belongs to the run rather than to the machine."""
 
 
@@ -100,7 +100,7 @@ def run_of(run: Record, offline: Record | None, environments: list[dict[str, Any
         "steps": run.steps,
         "seconds": run.seconds,
         "peak_mb": run.environment.get("peak_mb"),
-        "resumed": run.environment.get("resumed_after_task"),
+        "resumed": any(run.environment.get(f"resumed_after_{what}") for what in ("task", "epoch")),
         "environment": environments.index(machine),
         "accuracy": run.accuracy,
         "curve": [[at.get(name) for name in ("step", "task", "current", "first")] for at in run.curve],
