@@ -49,7 +49,7 @@ def as_in_print(scenario: str, methods: Sequence[str], protocol: Protocol) -> di
     printed = queue or any(scenario in columns.values() for _, columns in TABLES.values())
     found = {group: dict(fields) if printed else {} for group, fields in (OF_THE_QUEUE if queue else FIELDS).items()}
     if printed and not queue and protocol == "own" and any(method in COPIED for method in methods):
-        for group in ("scenario", "net", "training"):
+        for group in ("scenario", "net", "training", "evaluation"):
             found[group] = dict.fromkeys(found[group], COPIED_FROM)
     if printed:
         found["method"] |= {
