@@ -10,7 +10,7 @@ import shutil
 import tempfile
 import zlib
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,14 +18,13 @@ import pooch
 
 from engram.data.formats import Arrays
 from engram.data.images import DataError
+from engram.data.locks import acquire
 from engram.data.progress import Say, tell
 from engram.data.sources import File, Source, SourceError, reason
 
 Paths = dict[str, Path]
 
 PART = ".part-"  # how a folder of unfinished files begins
-LOCK = ".lock"
-ATTEMPTS = 100  # to make a folder that other processes remove
 
 
 @dataclass(frozen=True)
@@ -153,53 +152,16 @@ def _folder_for(name: str, say: Say) -> Iterator[Path]:
 def _locked(folder: Path, name: str, say: Say) -> Iterator[None]:
     """The folder, made where it is not there, and a lock in it. Afterwards the lock goes, and what was made and is
     still empty."""
-    made: set[Path] = set()
-    held = None
+
+    def busy() -> bool:
+        say(f"{name}: another process is fetching it; waiting")
+        return True
+
+    lock = acquire(folder / ".lock", busy)
+    assert lock is not None
     try:
-        held = _acquire(folder / LOCK, made, lambda: say(f"{name}: another process is fetching it; waiting"))
         with tempfile.TemporaryFile(dir=folder):  # a lock that was left by a killed process says nothing of that
             pass
         yield
     finally:
-        if held is not None:
-            (folder / LOCK).unlink(missing_ok=True)
-        for path in sorted(made, reverse=True):  # the innermost first
-            with suppress(OSError):  # not empty, or gone
-                path.rmdir()
-        if held is not None:
-            os.close(held)  # last: who waits for it begins anew, with folders of its own
-
-
-def _acquire(lock: Path, made: set[Path], busy: Callable[[], None]) -> int:
-    """A lock file, open and held; adds the folders that had to be made to `made`. The system frees the lock of a
-    process that dies."""
-    attempts = 0
-    while True:
-        made |= {folder for folder in lock.parents if not folder.exists()}
-        try:
-            lock.parent.mkdir(parents=True, exist_ok=True)
-            held = os.open(lock, os.O_RDWR | os.O_CREAT, 0o666)
-        except FileNotFoundError:  # another process has just removed what it had made; or nothing can be made there
-            if (attempts := attempts + 1) == ATTEMPTS:
-                raise
-            continue
-        try:
-            _flock(held, busy)
-            if os.path.samestat(os.fstat(held), lock.stat()):
-                return held
-        except FileNotFoundError:
-            pass
-        except BaseException:
-            os.close(held)
-            raise
-        os.close(held)  # whoever had it has removed this file meanwhile: it is nobody's lock
-
-
-def _flock(held: int, busy: Callable[[], None]) -> None:
-    import fcntl  # POSIX alone has it; elsewhere files can be put by hand, and read
-
-    try:
-        fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        busy()
-        fcntl.flock(held, fcntl.LOCK_EX)
+        lock.release()

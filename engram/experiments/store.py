@@ -7,15 +7,13 @@ import os
 import shutil
 import sys
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 
+from engram.data.locks import Lock, acquire
 from engram.experiments import records
 from engram.experiments.records import Record
 
 RECORDS = "records.jsonl"
-TRIES = 10
-"""To make a lock in the folder of locks, which whoever finishes last removes."""
 Say = Callable[[str], None]
 
 
@@ -74,39 +72,19 @@ class Store:
 
         The system takes it back from a process that dies.
         """
-        path, tries = self.folder / "checkpoints" / f"{key}.lock", 0
-        while True:
-            try:
-                path.parent.mkdir(parents=True, exist_ok=True)
-                held = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
-            except OSError as error:
-                tries += 1
-                if isinstance(error, FileNotFoundError | FileExistsError) and tries < TRIES:
-                    continue  # the folder was removed while we looked at it
-                raise records.UnwritableError("a lock", path, error) from error
-            try:
-                fcntl.flock(held, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
-                if os.path.samestat(os.fstat(held), path.stat()):
-                    return Claim(path, held)
-            except BlockingIOError:
-                os.close(held)
-                return None
-            except FileNotFoundError:
-                pass
-            except BaseException:
-                os.close(held)
-                raise
-            os.close(held)  # whoever had it has removed this file meanwhile: it is nobody's lock
+        path = self.folder / "checkpoints" / f"{key}.lock"
+        try:
+            lock = acquire(path, lambda: wait)
+        except OSError as error:
+            raise records.UnwritableError("a lock", path, error) from error
+        return Claim(lock) if lock else None
 
 
 class Claim:
     """The right to run a key, until it is released."""
 
-    def __init__(self, path: Path, held: int) -> None:
-        self.path, self.held = path, held
+    def __init__(self, lock: Lock) -> None:
+        self.lock = lock
 
     def release(self) -> None:
-        self.path.unlink(missing_ok=True)
-        with suppress(OSError):  # others are at work, or left checkpoints
-            self.path.parent.rmdir()
-        os.close(self.held)
+        self.lock.release(also=[self.lock.path.parent])  # which stays where others are at work, or left checkpoints
