@@ -264,6 +264,18 @@ def start(source: str) -> subprocess.Popen[str]:
     )
 
 
+def one_after_another(go: Path) -> list[subprocess.Popen[str]]:
+    """Two processes that fetch, the second while the first waits for the file `go`, which is then made."""
+    found = []
+    for says in ("npm pack tiny@1.0: fetching\n", "tiny: another process is fetching it; waiting\n"):
+        process = start("Npm('tiny@1.0')")
+        assert process.stderr is not None
+        assert process.stderr.readline() == says
+        found.append(process)
+    go.touch()
+    return found
+
+
 def test_two_processes_at_once_fetch_once(folders, client, tmp_path):
     (tmp_path / "tiny.tgz").write_bytes(package(CONTENT, "package/"))
     client(
@@ -275,14 +287,7 @@ if args[0] == 'pack':
     shutil.copy('{tmp_path}/tiny.tgz', 'tiny-1.0.tgz')
 """,
     )
-    first = start("Npm('tiny@1.0')")
-    assert first.stderr is not None
-    assert first.stderr.readline() == "npm pack tiny@1.0: fetching\n"
-    second = start("Npm('tiny@1.0')")
-    assert second.stderr is not None
-    assert second.stderr.readline() == "tiny: another process is fetching it; waiting\n"
-    (tmp_path / "go").touch()
-    for process in (first, second):
+    for process in one_after_another(tmp_path / "go"):
         assert process.communicate(timeout=30)[1] == ""
         assert process.returncode == 0
     assert (tmp_path / "calls").read_text() == "pack "
@@ -298,14 +303,7 @@ if args[0] == 'pack':
     sys.exit('npm error code E404')
 """,
     )
-    first = start("Npm('tiny@1.0')")
-    assert first.stderr is not None
-    assert first.stderr.readline() == "npm pack tiny@1.0: fetching\n"
-    second = start("Npm('tiny@1.0')")
-    assert second.stderr is not None
-    assert second.stderr.readline() == "tiny: another process is fetching it; waiting\n"
-    (tmp_path / "go").touch()
-    for process in (first, second):
+    for process in one_after_another(tmp_path / "go"):
         assert "no place could give it" in process.communicate(timeout=30)[1]
         assert process.returncode == 1
     assert not folders[0].exists()
