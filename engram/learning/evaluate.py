@@ -8,6 +8,7 @@ import torch
 
 from engram.learning.learner import Learner, in_eval_mode
 from engram.scenarios.task import Task
+from engram.scenarios.values import check_values
 
 
 @dataclass(frozen=True)
@@ -22,7 +23,8 @@ class Evaluation:
     """Measure the current and the first task every so many steps (the stability gap); 0: not."""
 
     def __post_init__(self) -> None:
-        if not isinstance(self.evaluate_every, int) or self.evaluate_every < 0:
+        check_values(self)
+        if self.evaluate_every < 0:
             raise ValueError(f"evaluate_every {self.evaluate_every} is out of range; give 0 or more")
 
 

@@ -14,9 +14,9 @@ from torch.nn.functional import cross_entropy
 
 from engram.learning.optimizer import Optimizer, accepted_options
 from engram.learning.ranges import Log
-from engram.scenarios.scenario import is_number
 from engram.scenarios.streams import stream
 from engram.scenarios.task import Batch, Data, Tasks
+from engram.scenarios.values import check_values
 
 Params = list[Tensor]
 aten = torch.ops.aten
@@ -48,13 +48,14 @@ class Training:
     """Start each task with a fresh optimiser state."""
 
     def __post_init__(self) -> None:
+        check_values(self)
         for name, least in (("epochs", 1), ("steps", 0), ("batch", 1)):
-            if type(getattr(self, name)) is not int or getattr(self, name) < least:
+            if getattr(self, name) < least:
                 raise ValueError(f"{name} {getattr(self, name)} is out of range; give a whole number, {least} or more")
         for name in ("momentum", "weight_decay"):
-            if not is_number(getattr(self, name)) or not 0 <= getattr(self, name) < float("inf"):
+            if not 0 <= getattr(self, name) < float("inf"):
                 raise ValueError(f"{name} {getattr(self, name)} is out of range; give 0 or more")
-        if not is_number(self.lr) or not 0 < self.lr < float("inf"):
+        if not 0 < self.lr < float("inf"):
             raise ValueError(f"lr {self.lr} is out of range; give a number above 0")
         accepted_options(self.optimizer, self.momentum, self.weight_decay)
 

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
-from typing import ClassVar, Literal, get_args, get_origin, get_type_hints
+from dataclasses import dataclass
+from typing import ClassVar
 
 from torch import Tensor, nn
 
 from engram.learning.learner import Learner
 from engram.learning.ranges import Each as Each
 from engram.learning.ranges import Log as Log
-from engram.scenarios.scenario import is_number
 from engram.scenarios.task import Batch, Data, Task, Tasks
+from engram.scenarios.values import check_values
 
 
 @dataclass
@@ -36,15 +36,7 @@ class Method:
     """`task`: resumable at each boundary; `epoch`: at each pass too (nothing is kept within a task)."""
 
     def __post_init__(self) -> None:
-        hints = get_type_hints(type(self))
-        for f in fields(self):
-            hint, choices, value = hints[f.name], get_args(hints[f.name]), getattr(self, f.name)
-            if get_origin(hint) is Literal and value not in choices:
-                raise ValueError(f"{f.name} {value!r} is unknown; choose from {', '.join(map(str, choices))}")
-            if hint is float and not is_number(value):
-                raise ValueError(f"{f.name} {value!r} is out of range; give a number")
-            if hint is int and type(value) is not int:
-                raise ValueError(f"{f.name} {value!r} is out of range; give a whole number")
+        check_values(self)
 
     @property
     def plain_loss(self) -> bool:

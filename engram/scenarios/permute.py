@@ -11,6 +11,7 @@ from engram.data import Images
 from engram.scenarios.scenario import Part, Scenario, dealt, prepare, training_counts, view
 from engram.scenarios.streams import stream
 from engram.scenarios.task import Pixels, ScenarioError, Task, Tasks
+from engram.scenarios.values import check_values
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -35,6 +36,7 @@ class Permute(Scenario):
             raise ScenarioError(
                 f"permutations {self.permutations!r}: a scenario has two or more tasks; give a whole number"
             )
+        check_values(self)
 
     def sizes(self) -> list[int]:
         return [int(training_counts(self.images[0], self.held_out).sum())] * self.permutations

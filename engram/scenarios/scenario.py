@@ -17,6 +17,7 @@ from torch import Tensor
 from engram.data import Images
 from engram.scenarios.streams import stream
 from engram.scenarios.task import KINDS, Data, Joined, Kind, Pixels, Scaling, ScenarioError, Task, Tasks
+from engram.scenarios.values import is_number
 
 Ints = NDArray[np.int64]
 Channels = float | tuple[float, ...]
@@ -93,10 +94,6 @@ def check_normalize(normalize: tuple[Channels, Channels], channels: list[int]) -
     for n in channels:
         if {len(means), len(deviations)} - {1, n}:
             raise ScenarioError(f"normalize {normalize} is for {len(means)} channels, the images have {n}")
-
-
-def is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def fixed(value: Any) -> Any:

@@ -26,6 +26,12 @@ IMAGES = blobs(4)
         (lambda: eg.OnlineEWC(coef="x"), "coef 'x' .*give a number"),
         (lambda: eg.OnlineEWC(decay=None), "decay None .*give a number"),
         (lambda: eg.GEM(slots_per_task=1.5), r"slots_per_task 1\.5 .*give a whole number"),
+        (lambda: eg.SI(clamp="no"), "clamp 'no' is neither yes nor no; give True or False"),
+        (lambda: eg.Training(drop_last=1), "drop_last 1 is neither yes nor no"),
+        (lambda: eg.Evaluation(mask="no"), "mask 'no' is neither yes nor no"),
+        (lambda: eg.permute(IMAGES, identity_first=None), "identity_first None is neither yes nor no"),
+        (lambda: eg.Training(epochs=1.5), r"epochs 1\.5 .*give a whole number"),
+        (lambda: eg.Training(lr="fast"), "lr 'fast' .*give a number"),
         (lambda: eg.Training(optimizer=3), "optimizer 3 is unknown; choose from"),
     ],
 )

@@ -66,7 +66,9 @@ def test_without_the_mask_only_intermediate_rows_of_class_learning_change(images
 
 @pytest.mark.parametrize("kind", ["task", "domain", "class-known"])
 def test_without_the_mask_the_other_kinds_stay_as_they_are(images, kind):
-    masked, free = (Run(deal(images, kind), training=SHORT, evaluation=eg.Evaluation(mask=m)).bits() for m in (1, 0))
+    masked, free = (
+        Run(deal(images, kind), training=SHORT, evaluation=eg.Evaluation(mask=m)).bits() for m in (True, False)
+    )
     assert masked == free
 
 
