@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from engram.data.files import data_folders, fetch, find
+from engram.data.files import Form, Paths, data_folders, fetch, find
 from engram.data.formats import Arrays, read_npz
 from engram.data.images import DataError, Images
 from engram.data.progress import Say, tell
@@ -59,8 +59,13 @@ def _read(name: str, say: Say) -> Images:
     classes = known.classes if known else None
     if path:
         return _made(str(path), read_npz(path), classes, name, note)
-    form, paths = fetch(name, _known(name).forms, say)
+    form, paths = _fetched(name, say)
     return _made(name, form.read(paths), classes, name, note)
+
+
+def _fetched(name: str, say: Say) -> tuple[Form, Paths]:
+    known = _known(name)
+    return fetch(name, known.forms, say, known.copies)
 
 
 def get(name: str, say: Say = tell) -> Path:
@@ -68,7 +73,7 @@ def get(name: str, say: Say = tell) -> Path:
     path, _ = _prepared(name)
     if path:
         return path.parent
-    _, paths = fetch(name, _known(name).forms, say)
+    _, paths = _fetched(name, say)
     return next(iter(paths.values())).parent
 
 

@@ -9,7 +9,7 @@ import os
 import shutil
 import tempfile
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -54,10 +54,11 @@ def find(name: str, form: Form) -> Paths:
     return found
 
 
-def fetch(name: str, forms: Sequence[Form], say: Say = tell) -> tuple[Form, Paths]:
+def fetch(name: str, forms: Sequence[Form], say: Say = tell, copies: Iterable[str] = ()) -> tuple[Form, Paths]:
     """The first form of the set `name` that is here or can be brought here, with the paths of its files.
 
-    Its files come from the data folders, else from the forms' sources in order. Each is checked by its hash.
+    Its files come from the data folders, else from the forms' sources in order. Each is checked by its hash. `copies`:
+    names of prepared files that would do as well, to be told where nothing can be had.
     """
     if here := _complete(name, forms):
         return here
@@ -79,12 +80,13 @@ def fetch(name: str, forms: Sequence[Form], say: Say = tell) -> tuple[Form, Path
                     say(f"{name}: {tried[-1]}")
         if here := _complete(name, forms):
             return here
+    prepared = " or ".join(f"{copy}.npz" for copy in (name, *copies))
     by_hand = "\n  or ".join(", ".join(file.name for file in form.files) for form in forms)
     raise DataError(
         f"{name} is not on this machine, and no place could give it:\n"
         + "".join(f"  {line}\n" for line in tried)
         + f"To put it there by hand: the folder is {folder}, the files are\n  {by_hand}\n"
-        + f"(or a prepared {name}.npz in {folder.parent})"
+        + f"(or a prepared {prepared} in {folder.parent})"
     )
 
 

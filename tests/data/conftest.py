@@ -1,5 +1,6 @@
 """Data folders of a test's own, a web host on this machine, and clients that serve what a test gives them."""
 
+import socket
 import sys
 import threading
 from collections.abc import Iterator
@@ -18,6 +19,14 @@ def folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, Path
     monkeypatch.setenv("ENGRAM_DATA", str(tmp_path / "data"))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     return tmp_path / "data", tmp_path / "cache/engram"
+
+
+@pytest.fixture
+def dead() -> str:
+    """A host at whose port nobody listens."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return f"http://127.0.0.1:{listener.getsockname()[1]}/"
 
 
 @dataclass

@@ -18,7 +18,7 @@ from scipy.io import savemat
 
 from engram.data import CATALOG, DataError, available, get, images
 from engram.data.files import Form
-from engram.data.sources import File
+from engram.data.sources import File, Host
 from engram.scenarios.named import scenario
 
 
@@ -231,6 +231,16 @@ def test_a_set_that_nobody_publishes_says_which_file_to_put_where(folders):
     with pytest.raises(DataError, match=r"put its prepared file cyrillic-letters\.npz in") as refused:
         images("cyrillic-letters")
     assert all(str(folder) in str(refused.value) for folder in folders)
+
+
+@pytest.mark.parametrize("call", [images, get])
+def test_where_nothing_can_be_had_each_prepared_file_that_would_do_is_named(folders, monkeypatch, dead, call):
+    known = CATALOG["svhn"]
+    forms = tuple(dataclasses.replace(form, sources=(Host(dead),)) for form in known.forms)
+    monkeypatch.setitem(CATALOG, "svhn", dataclasses.replace(known, forms=forms))
+    with pytest.raises(DataError, match=r"\(or a prepared svhn\.npz or svhn-gray\.npz in ") as refused:
+        call("svhn", say=lambda line: None)
+    assert "train_32x32.mat, test_32x32.mat" in str(refused.value)
 
 
 def test_every_set_has_as_many_class_names_as_classes_and_each_file_a_hash():

@@ -43,14 +43,6 @@ def whole(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in folder.iterdir()}
 
 
-@pytest.fixture
-def dead() -> str:
-    """A host at whose port nobody listens."""
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return f"http://127.0.0.1:{listener.getsockname()[1]}/"
-
-
 def test_the_named_folder_comes_before_the_cache(folders, monkeypatch):
     assert data_folders() == list(folders)
     monkeypatch.delenv("ENGRAM_DATA")
