@@ -52,17 +52,23 @@ def agreement(cells: Sequence[Cell]) -> str:
 
 def notes(cells: Sequence[Cell]) -> list[str]:
     """The notes of the cells, with the rows and columns that have them, where those are not all."""
-    where: dict[str, tuple[dict[str, None], dict[str, None]]] = {}
+    where: dict[str, dict[str, list[str]]] = {}
     for cell in cells:
         for note in filter(None, cell.note.split("; ")):
-            rows, columns = where.setdefault(note, ({}, {}))
-            rows[cell.row] = columns[cell.column] = None
+            where.setdefault(note, {}).setdefault(cell.row, []).append(cell.column)
     every_row, every_column = ({getattr(cell, name) for cell in cells} for name in ("row", "column"))
+
+    def place(rows: Sequence[str], columns: Sequence[str]) -> str:
+        names = [", ".join(TITLES.get(row, row) for row in rows)] if {*rows} != every_row else []
+        names += [", ".join(columns)] if {*columns} != every_column else []
+        return " in ".join(names) or "All"
+
     lines = []
-    for note, (rows, columns) in where.items():
-        names = [", ".join(TITLES.get(row, row) for row in rows)] if rows.keys() != every_row else []
-        names += [", ".join(columns)] if columns.keys() != every_column else []
-        lines.append(f"{' in '.join(names) or 'All'}: {note}.")
+    for note, columns_of in where.items():
+        alike: dict[tuple[str, ...], list[str]] = {}
+        for row, columns in columns_of.items():
+            alike.setdefault(tuple(columns), []).append(row)
+        lines.append(f"{'; '.join(place(rows, columns) for columns, rows in alike.items())}: {note}.")
     return lines
 
 

@@ -8,10 +8,10 @@ import pytest
 from engram.experiments.records import Record
 from engram.methods import methods
 from engram.paper.cells import cells, preset_name, published
-from engram.paper.notes import NOTES
+from engram.paper.notes import MISSING, NOTES
 from engram.paper.twin_cells import twin_cells
 from engram.paper.twins import twins_of
-from engram.report.footer import duration, footer, size
+from engram.report.footer import duration, footer, notes, size
 from engram.report.latex import escaped
 from engram.report.layout import NEEDS, headings, sections
 from engram.report.written import written
@@ -221,3 +221,10 @@ def test_departures_of_the_authors_code_are_in_the_cells_notes():
     assert "copied" in found["lwf", "task"]
     assert not any("sub-sampled" in cell.note for cell in cells("table2", []))
     assert not any("; " in note.text for note in NOTES if note.rows)  # what separates notes is in none
+
+
+def test_a_note_below_a_table_names_the_columns_of_each_row_that_has_it():
+    found = cells("table2", RECORDS, ["adam", "sgd", "gem", "rehearsal"])
+    assert "Adam, Naive rehearsal, GEM in task, domain; SGD: no runs are recorded." in notes(found)
+    assert "All: no runs are recorded." in notes(cells("table2", []))
+    assert not any(MISSING in line for line in notes(cells("table2", RECORDS, ["gem"], ["class"])))
