@@ -123,7 +123,7 @@ def measured(method: str) -> str:
             scenario = columns[cell.column]
             if name == "table4" and cell.column.endswith("/unknown"):
                 continue  # the same cell as in tables 2 and 3
-            made = [r for r in (taken(runs, f"{scenario} {method}") or {}).values() if r.status == "done"]
+            made = [r for r in taken(runs, f"{scenario} {method}").values() if r.status == "done"]
             verdict = f"{MARKS[cell.verdict]} {cell.verdict}"
             rows.append(
                 [f"`{scenario}`", ours(cell), str(cell.n), number(cell.paper, cell.paper_std), verdict, *cost(made)]

@@ -10,12 +10,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cache
 from importlib import resources
-from typing import Any, Literal, TypeVar, get_args
+from typing import Any, Literal, get_args
 
 from engram.experiments.records import Record
 from engram.paper.notes import MISSING, SUB_SAMPLED, notes
 
-T = TypeVar("T")
 Verdict = Literal["agrees", "higher", "lower", "missing"]
 Protocol = Literal["own", "common"]
 """Whether the copied rows, and the penalties on the long queue, are made as in print, or as all other rows are."""
@@ -100,10 +99,22 @@ def labelled(scenario: str, method: str, protocol: Protocol) -> str:
     return f"{scenario} {method}" + (" common" if protocol == "common" and method in COPIED else "")
 
 
-def taken(runs: Mapping[str, T], label: str) -> T | None:
-    """What there is of a preset's cell: of the preset as print has it where that was run, else of what stands in."""
-    whole = f"{label} {WHOLE_MEMORY}" if label in SAMPLED else label
-    return runs.get(whole, runs.get(label))
+def accepted(runs: Mapping[str, Mapping[int, Record]], label: str) -> str:
+    """The label whose runs fill a preset's cell: as print has it, where such a run is done, else what stands in."""
+    whole = f"{label} {WHOLE_MEMORY}"
+    return whole if label in SAMPLED and (accuracies(runs.get(whole, {})) or label not in runs) else label
+
+
+def taken(runs: Mapping[str, dict[int, Record]], label: str) -> dict[int, Record]:
+    """The runs that fill a preset's cell."""
+    return runs.get(accepted(runs, label), {})
+
+
+def accuracies(runs: Mapping[int, Record]) -> dict[int, float]:
+    """Average accuracies of the runs that finished, by seed."""
+    return {
+        seed: r.average_accuracy for seed, r in runs.items() if r.status == "done" and r.average_accuracy is not None
+    }
 
 
 @cache
@@ -136,9 +147,7 @@ def cells(
     chosen_columns = chosen("column", columns, list(TABLES[table][1]))
     runs = runs_by_label(records)
     return [
-        cell(
-            table, row, column, list((taken(runs, preset_name(table, row, column, protocol)) or {}).values()), protocol
-        )
+        cell(table, row, column, taken(runs, preset_name(table, row, column, protocol)), protocol)
         for row in chosen_rows
         for column in chosen_columns
     ]
@@ -168,14 +177,14 @@ def chosen(what: str, names: Iterable[str] | None, known: list[str]) -> list[str
     return [name for name in known if name in asked]
 
 
-def cell(table: str, row: str, column: str, records: Sequence[Record], protocol: Protocol = "own") -> Cell:
+def cell(table: str, row: str, column: str, runs: Mapping[int, Record], protocol: Protocol = "own") -> Cell:
     printed = published()[table]
     mean, spread = printed[row][column]
-    values = [r.average_accuracy for r in records if r.status == "done" and r.average_accuracy is not None]
-    common = ["common protocol; print has the row's own"] if protocol == "common" and row in COPIED else []
-    sampled = [SUB_SAMPLED] if any(r.preset in SAMPLED for r in records) else []
-    note = "; ".join([*([] if records else [MISSING]), *notes(table, row, column), *sampled, *common])
-    return beside(row, column, values, mean, spread, printed["adam"][column][0], len(records) - len(values), note)
+    values = list(accuracies(runs).values())
+    common = ["common protocol, where print has the row's own"] if protocol == "common" and row in COPIED else []
+    sampled = [SUB_SAMPLED] if any(r.preset in SAMPLED for r in runs.values()) else []
+    note = "; ".join([*([] if runs else [MISSING]), *notes(table, row, column), *sampled, *common])
+    return beside(row, column, values, mean, spread, printed["adam"][column][0], len(runs) - len(values), note)
 
 
 def beside(

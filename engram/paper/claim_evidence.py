@@ -2,14 +2,14 @@
 
 A comparison of ours takes the strongest test that its runs allow: the exact paired permutation test where there are
 pairs enough for so many comparisons, else a paired t-test from 3 pairs on, else, as with verdicts, the deviations of
-print stand in. Where print has no spread, as in Tables 5 and 6, there is no p.
+print stand in. Tables 5 and 6 have no spread in print, so no p; ours has Welch's test there, from 3 runs on.
 """
 
 from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 
@@ -20,16 +20,18 @@ from engram.paper.cells import (
     QUEUE_TABLES,
     RUNS_COPIED,
     RUNS_IN_PRINT,
+    SAMPLED,
     TABLES,
+    accuracies,
     cells,
     preset_name,
     published,
     runs_by_label,
     taken,
 )
-from engram.paper.claims import AnyPart, Heads, Part, Place, Trend
-from engram.paper.long_queue import NETS, SCENARIOS, Runs, settings
-from engram.paper.twin_cells import accuracies
+from engram.paper.claims import AnyPart, Heads, Part, Place
+from engram.paper.long_queue import NETS, SCENARIOS, Runs, remarks, settings
+from engram.paper.notes import SUB_SAMPLED
 
 LEAST_PAIRS = 3
 """For a t-test; below, print's deviations stand in."""
@@ -48,15 +50,14 @@ class Measured:
     test: str = ""
     missing: tuple[str, ...] = ()
     """What would have to be run."""
+    notes: tuple[str, ...] = ()
+    """What stands in for what print has."""
 
 
 def in_print(part: AnyPart) -> Measured:
     """A part in the published numbers."""
     if isinstance(part, Heads):
         return Measured(missing=("numbers: print has figures only",))
-    if isinstance(part, Trend):
-        rows = [row for row in published()[part.table] if int(row) > 1]
-        return trend([published()[part.table][row][part.column] for row in rows])
     if part.a.table in QUEUE_TABLES:
         return single(value(part.a), max(value(place) for place in part.b), 1)
     best = max(part.b, key=value)
@@ -89,39 +90,28 @@ def single(a: float, b: float, n: int) -> Measured:
     return Measured(a - b, (), n, NO_SPREAD)
 
 
-def trend(values: Sequence[float], n: int = 1) -> Measured:
-    """Kendall's tau of a series, and its exact p: of all orders, how many have as few pairs out of order."""
-    pairs = [(x, y) for i, x in enumerate(values) for y in values[i + 1 :]]
-    rising, falling = sum(x < y for x, y in pairs), sum(x > y for x, y in pairs)
-    orders = [1]  # orders[k]: how many orders of so many values have k pairs that fall
-    for size in range(2, len(values) + 1):
-        length = len(orders) + size - 1
-        orders = [sum(orders[max(0, k - size + 1) : k + 1]) for k in range(length)]
-    against = len(pairs) - max(rising, falling)  # equal values speak for neither
-    p = min(1.0, 2 * sum(orders[: against + 1]) / sum(orders))
-    return Measured((rising - falling) / len(pairs), (p,), n, "Kendall")
-
-
 class Ours:
     """Our records, as the claims ask for them."""
 
     def __init__(self, records: Sequence[Record]) -> None:
         self.records = records
         self.queue_runs = Runs(records)
-        self.runs = {label: accuracies(runs) for label, runs in runs_by_label(records).items()}
+        self.by_label = runs_by_label(records)
 
     def measured(self, part: AnyPart, family: int) -> Measured:
-        """A part in our records, one of so many comparisons."""
+        """A part in our records, one of so many comparisons, with what stands in for what print has."""
         if isinstance(part, Heads):
             return self.heads(part, family)
-        if isinstance(part, Trend):
-            found = self.column(part.table, part.column)
-            return trend(*found) if found else Measured(missing=(f"{part.table} {part.column}",))
         if part.a.table in QUEUE_TABLES:
             return self.queue(part)
         labels = {place: preset_name(*place) for place in (part.a, *part.b)}
-        runs = {place: taken(self.runs, label) or {} for place, label in labels.items()}
-        missing = tuple(label for place, label in labels.items() if not runs[place])
+        behind = {place: taken(self.by_label, label) for place, label in labels.items()}
+        found = self.compared(part, {place: accuracies(runs) for place, runs in behind.items()}, family)
+        return replace(found, notes=substitutes(run for runs in behind.values() for run in runs.values()))
+
+    def compared(self, part: Part, runs: Mapping[Place, dict[int, float]], family: int) -> Measured:
+        """Cells that have a spread in print, from their accuracies by seed."""
+        missing = tuple(preset_name(*place) for place, found in runs.items() if not found)
         if missing:
             return Measured(missing=missing)
         best = max(part.b, key=lambda place: statistics.fmean(runs[place].values()))
@@ -142,9 +132,11 @@ class Ours:
         a, b = found[part.a], max((found[place] for place in part.b), key=lambda s: s.mean if s else 0.0)
         assert a is not None
         assert b is not None
+        shown = [self.queue_runs.column(NETS[place.table], place.column) for place in found]
+        notes = substitutes(run for one in shown for run in one.runs)
         if min(a.n, b.n) < LEAST_PAIRS:
-            return single(a.mean, b.mean, min(a.n, b.n))
-        return Measured(a.mean - b.mean, welched(part, a, b), min(a.n, b.n), "Welch")
+            return replace(single(a.mean, b.mean, min(a.n, b.n)), notes=notes)
+        return Measured(a.mean - b.mean, welched(part, a, b), min(a.n, b.n), "Welch", notes=notes)
 
     def cell(self, place: Place) -> Summary | None:
         """None where there is none, or where the best and the worst weight are not known because some are untried."""
@@ -155,26 +147,31 @@ class Ours:
         (found,) = cells(place.table, self.records, [place.row], [place.column])
         return None if found.ours is None else Summary(found.ours, found.std or 0.0, found.n)
 
-    def column(self, table: str, column: str) -> tuple[list[float], int] | None:
-        """The means of a column of the long queue, from task 11 on, and the runs behind them."""
-        rows = [row for row in published()[table] if int(row) > 1]
-        found = [self.cell(Place(table, row, column)) for row in rows]
-        whole = [one for one in found if one is not None]
-        return ([one.mean for one in whole], whole[0].n) if len(whole) == len(rows) else None
-
     def heads(self, part: Heads, family: int) -> Measured:
         """Runs of the tables' protocol that differ in their heads alone, paired over weights, networks and seeds."""
-        pairs = []
+        pairs: list[tuple[float, float]] = []
+        behind: list[Record] = []
         for scenario, net in product(SCENARIOS.values(), NETS.values()):
             for zero in settings(net, [part.method], ["zero"]):
-                ends = [self.runs.get(s.label(scenario), {}) for s in (zero._replace(heads="random"), zero)]
-                pairs += [(ends[0][seed], accuracy) for seed, accuracy in ends[1].items() if seed in ends[0]]
+                runs = [self.by_label.get(s.label(scenario), {}) for s in (zero._replace(heads="random"), zero)]
+                a, b = map(accuracies, runs)
+                pairs += [(a[seed], accuracy) for seed, accuracy in b.items() if seed in a]
+                behind += runs[1].values()
         if not pairs:
             return Measured(missing=(f"runs of {part.method} with zero heads on the long queue",))
         random_heads, zero_heads = [r for r, _ in pairs], [z for _, z in pairs]
         if len(pairs) < LEAST_PAIRS:
-            return single(statistics.fmean(random_heads), statistics.fmean(zero_heads), len(pairs))
-        return over_pairs(random_heads, zero_heads, part.thresholds, family)
+            found = single(statistics.fmean(random_heads), statistics.fmean(zero_heads), len(pairs))
+        else:
+            found = over_pairs(random_heads, zero_heads, part.thresholds, family)
+        return replace(found, notes=substitutes(behind))
+
+
+def substitutes(runs: Iterable[Record]) -> tuple[str, ...]:
+    """What there is to say of runs that are not quite what print has."""
+    found = list(runs)
+    sampled = [f"GEM on Permuted MNIST is {SUB_SAMPLED}"] if any(run.preset in SAMPLED for run in found) else []
+    return (*sampled, *remarks(found))
 
 
 def over_pairs(a: Sequence[float], b: Sequence[float], thresholds: Sequence[float], family: int) -> Measured:

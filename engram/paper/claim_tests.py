@@ -38,6 +38,16 @@ class Result:
         groups = [together(group, [next(parts).outcome for _ in group.parts]) for group in self.claim.groups]
         return "fails" if "fails" in groups else "undecided" if "undecided" in groups else "holds"
 
+    @property
+    def missing(self) -> list[str]:
+        """What of ours would have to be run."""
+        return sorted({label for one in self.ours for label in one.missing})
+
+    @property
+    def notes(self) -> list[str]:
+        """What stands in for what print has, in ours."""
+        return sorted({note for one in self.ours for note in one.notes})
+
     def to_json(self) -> dict[str, Any]:
         parts = zip(self.claim.parts, self.print, self.ours, strict=True)
         return {
@@ -45,7 +55,8 @@ class Result:
             "text": self.claim.text,
             "print": self.outcome("print"),
             "ours": self.outcome("ours"),
-            "missing": sorted({label for one in self.ours for label in one.missing}),
+            "missing": self.missing,
+            "notes": self.notes,
             "parts": [{"text": part.text, "print": asdict(p), "ours": asdict(o)} for part, p, o in parts],
         }
 

@@ -109,11 +109,10 @@ class Runs:
         self.by_label = runs_by_label(records)
 
     def scenario(self, found: Sequence[Setting]) -> str:
-        """The first, in the order of acceptance, that has records of one of these settings."""
-        return next(
-            (name for name in SCENARIOS.values() if any(s.label(name) in self.by_label for s in found)),
-            next(iter(SCENARIOS.values())),
-        )
+        """The first, in the order of acceptance, with a finished run of one of these settings, else with any record."""
+        names = list(SCENARIOS.values())
+        done = [name for name in names if any(self.done(s, name) for s in found)]
+        return next(iter(done or [name for name in names if any(self.all(s, name) for s in found)] or names))
 
     def done(self, setting: Setting, scenario: str) -> list[Record]:
         return [record for record in self.all(setting, scenario) if record.status == "done" and record.accuracy]

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from engram.experiments.records import Record
 from engram.experiments.statistics import corrected, paired
-from engram.paper.cells import Cell, cell, preset_name, runs_by_label, taken
+from engram.paper.cells import Cell, accuracies, cell, preset_name, runs_by_label, taken
 from engram.paper.twins import Twin
 
 
@@ -23,6 +23,8 @@ class TwinCell(Cell):
     pairs: int = 0
     p: float | None = None
     """Of the paired permutation test, after Holm's correction over the twins that are shown."""
+    seconds: float = 0.0
+    """Of its runs, those of a grid's other weights included."""
 
     def says(self) -> str:
         """The difference in words."""
@@ -42,13 +44,13 @@ def twin_cells(table: str, records: Sequence[Record], twins: Sequence[Twin], col
     ]
     tests = []
     for twin, column, of_twin, _ in found:
-        of_row = accuracies(taken(runs, preset_name(table, twin.row, column)) or {})
+        of_row = accuracies(taken(runs, preset_name(table, twin.row, column)))
         common = sorted(set(of_row) & set(accuracies(of_twin)))
         tests.append(paired([of_row[s] for s in common], [accuracies(of_twin)[s] for s in common]))
     made = []
     for (twin, column, of_twin, chosen), test in zip(found, corrected(tests), strict=True):
-        base = cell(table, twin.row, column, list(of_twin.values()))
-        row = accuracies(taken(runs, preset_name(table, twin.row, column)) or {})
+        base = cell(table, twin.row, column, of_twin)
+        row = accuracies(taken(runs, preset_name(table, twin.row, column)))
         made.append(
             TwinCell(
                 **vars(base) | {"row": twin.full_name, "note": f"{twin.why} {chosen}".strip()},
@@ -56,6 +58,7 @@ def twin_cells(table: str, records: Sequence[Record], twins: Sequence[Twin], col
                 difference=test.difference if test.n else None,
                 pairs=test.n,
                 p=test.adjusted if test.can_show else None,
+                seconds=sum(r.seconds for label in twin.variants(column) for r in runs.get(label, {}).values()),
             )
         )
     return made
@@ -78,9 +81,3 @@ def best_of(twin: Twin, column: str, runs: Mapping[str, dict[int, Record]]) -> t
     best = max(found, key=lambda name: statistics.fmean(a for seed, a in found[name].items() if seed in common))
     weight = best.rpartition("=")[2] if "=" in best else "the row's own"
     return runs[best], f"Best weight: {weight}, of {tried} of {len(labels) - 1} others run."
-
-
-def accuracies(runs: Mapping[int, Record]) -> dict[int, float]:
-    return {
-        seed: r.average_accuracy for seed, r in runs.items() if r.status == "done" and r.average_accuracy is not None
-    }

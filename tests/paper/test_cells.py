@@ -234,6 +234,13 @@ def test_whole_memory_fills_gem_s_cell_before_the_sample_that_stands_in():
     cell = one("table3", "gem", "class", *sampled, *whole)
     assert (cell.ours, cell.n) == (96.8, 1)
     assert "sub-sampled" not in cell.note
+    failed = records(f"{label} whole-memory", None, status="diverged")
+    cell = one("table3", "gem", "class", *sampled, *failed)
+    assert (cell.verdict, cell.n, cell.failed) == ("lower", 2, 0)  # a run that failed hides none that finished
+    assert (one("table3", "gem", "class", *failed).verdict, one("table3", "gem", "class", *failed).failed) == (
+        "missing",
+        1,
+    )
     missing = one("table3", "gem", "class")
     assert "no runs are recorded" in missing.note
     assert "sub-sampled" not in missing.note

@@ -163,6 +163,8 @@ def test_a_stand_in_is_taken_where_the_real_letters_have_no_records_and_says_so(
     assert (found.ours, found.note) == (50.0, "Cyrillic letters stand in for EMNIST letters")
     found = cell([*given, run("adam", 55.0)], "78", "adam")
     assert (found.ours, found.note) == (55.0, "")
+    found = cell([*given, run("adam", 55.0, status="failed")], "78", "adam")
+    assert found.ours == 50.0  # a run that failed hides none that finished
     si = cell([run("si", 70.0, w, scenario=STAND_IN) for w in (0.01, 0.1, 1, 10, 50, 100)], "1", "si/best")
     assert si.note == "Cyrillic letters stand in for EMNIST letters; a new optimiser for each task; weight 0.01"
 

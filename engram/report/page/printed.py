@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from engram.experiments.records import Record
-from engram.paper.cells import QUEUE_TABLES, TABLES, band, cells, preset_name, runs_by_label, taken
+from engram.paper.cells import QUEUE_TABLES, TABLES, accepted, band, cells, preset_name, runs_by_label
 from engram.paper.claim_tests import results
 from engram.paper.long_queue import NETS, Runs, Shown, remarks
 from engram.paper.twin_cells import best_of, twin_cells
@@ -22,9 +22,10 @@ def table_of(name: str, records: Sequence[Record], named: Mapping[str, Setting])
     rows: dict[str, list[dict[str, Any]]] = {}
     measured: dict[str, dict[str, Setting]] = {}
     queue = columns_of_queue(name, records) if name in QUEUE_TABLES else None
+    runs = runs_by_label(records)
     for cell in cells(name, records):
         label = preset_name(name, cell.row, cell.column) if queue is None else label_of(queue[cell.column])
-        setting = taken(named, label)
+        setting = named.get(accepted(runs, label))
         if setting and setting.done and queue is None:
             measured.setdefault(cell.column, {})[cell.row] = setting
         values = list(setting.accuracies.values()) if setting else []
@@ -80,6 +81,7 @@ def claims(records: Sequence[Record]) -> dict[str, Any]:
             {
                 "number": result.claim.number,
                 "text": result.claim.text,
+                "notes": result.notes,
                 **{side: {"outcome": result.outcome(side), "counts": counts(result, side)} for side in SIDES},
                 "parts": [
                     [part.text, in_print.outcome, says(in_print), ours.outcome, says(ours)]

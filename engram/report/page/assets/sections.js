@@ -106,7 +106,8 @@ function claimsSection() {
     el("div", { class: "card" }, el("div", { class: "scroll" }, el("table", { class: "claims" },
       el("thead", {}, el("tr", {}, head)),
       el("tbody", {}, data.claims.claims.map(claim => el("tr", {},
-        el("th", { scope: "row", class: "wrap" }, `${claim.number}. ${claim.text}`, parts(claim)),
+        el("th", { scope: "row", class: "wrap" }, `${claim.number}. ${claim.text}`, parts(claim),
+          claim.notes.length ? el("div", { class: "quiet small" }, `Ours: ${claim.notes.join("; ")}.`) : null),
         side(claim.print), side(claim.ours)))))),
     el("p", { class: "quiet small" }, data.claims.how)),
   ];
