@@ -77,9 +77,10 @@ def verify(arguments: list[str]) -> int:
 
 
 def runnable(done: list[Record], sample: int) -> list[tuple[Record, Spec]]:
-    """The first so many with what they were made of; passes over those whose images cannot be had here."""
+    """The first so many with what they were made of; passes over those whose images or methods cannot be had here."""
     from engram.data import DataError
     from engram.experiments.spec import from_json
+    from engram.methods import methods
 
     found: list[tuple[Record, Spec]] = []
     lacking: dict[tuple[str, ...], str] = {}
@@ -87,7 +88,11 @@ def runnable(done: list[Record], sample: int) -> list[tuple[Record, Spec]]:
         sets = tuple(record.spec.get("scenario", {}).get("images", ()))
         if len(found) == sample:
             break
-        if sets in lacking:
+        own = tuple(name for name in record.method.split("+") if name not in methods())
+        if own and own not in lacking:
+            lacking[own] = f"{', '.join(own)}: no method of engram's; a method file is not read again"
+            ERR.print(f"passed over, runs of {escape(lacking[own])}")
+        if own or sets in lacking:
             continue
         try:
             found.append((record, from_json(record.spec)))

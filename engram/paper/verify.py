@@ -21,7 +21,6 @@ class Again:
 
     key: str
     what: str
-    """The label of its setting, else its scenario and method."""
     seed: int
     recorded: float
     """Average accuracy."""
@@ -52,10 +51,14 @@ def compared(record: Record, again: Record, records: Sequence[Record]) -> Again:
     else:
         near = abs(again.average_accuracy - record.average_accuracy) <= width
         verification = "within spread" if near else "moved"
-    what = record.preset or f"{record.scenario} {record.method}"
     return Again(
-        record.key, what, record.seed, record.average_accuracy, again.average_accuracy, width, verification
+        record.key, what(record), record.seed, record.average_accuracy, again.average_accuracy, width, verification
     )  # fmt: skip
+
+
+def what(record: Record) -> str:
+    """The label of a run's setting, else its scenario and method."""
+    return record.preset or f"{record.scenario} {record.method}"
 
 
 def band(record: Record, records: Sequence[Record]) -> float:
@@ -65,7 +68,7 @@ def band(record: Record, records: Sequence[Record]) -> float:
         for other in records
         if other.average_accuracy is not None and other.seed != record.seed and setting(other) == setting(record)
     ]
-    deviation = statistics.stdev(others) if len(others) >= 3 else printed_deviation(record.preset or "")
+    deviation = statistics.stdev(others) if len(others) >= 3 else printed_deviation(what(record))
     return BAND_WITHOUT_SPREAD if deviation is None else max(LEAST_BAND, 3 * math.sqrt(2) * deviation)
 
 
@@ -75,7 +78,8 @@ def setting(record: Record) -> dict[str, Any]:
 
 
 def printed_deviation(label: str) -> float | None:
-    """Of a single run in the cell that a label belongs to (a twin: its row's); None where print has none."""
+    """Of a single run in the cell that a label belongs to (a twin, or other values: its row's); None where print has
+    none, as on the long queue."""
     scenario, _, rest = label.partition(" ")
     row = rest.partition(" ")[0]
     for table, (_, columns) in TABLES.items():

@@ -97,6 +97,18 @@ def test_runs_whose_images_cannot_be_had_are_passed_over(engram: Engram, recorde
     assert (refused.status, "cyrillic-letters" in refused.err) == (2, True)
 
 
+def test_runs_of_one_s_own_method_are_passed_over(engram: Engram, recorded: Path) -> None:
+    *others, last = (json.loads(line) for line in recorded.read_text().splitlines())
+    last |= {
+        "method": "drift+adam",
+        "spec": last["spec"] | {"method": [{"name": "drift", "coef": 5.0}, {"name": "adam"}]},
+    }
+    recorded.write_text("".join(json.dumps(line) + "\n" for line in (*others, last)))
+    answer = engram("verify", "--sample", "4", "--json")
+    assert (answer.status, [one["verification"] for one in answer.json]) == (0, ["same bits"] * 3)
+    assert "passed over, runs of drift: no method of engram's" in answer.err
+
+
 @pytest.mark.parametrize(
     ("call", "says"),
     [
