@@ -72,9 +72,10 @@ def compare(arguments: list[str]) -> int:
     form: Format = "json" if options.json else options.format
     if not options.results.is_dir() and options.results != CompareOptions.results:  # which may come later
         raise WrongCallError(f"results {options.results} is not a folder; name one with files of records (*.jsonl)")
-    if options.table in ("table1", "claims") and (options.rows or options.columns or options.twins):
+    changed = options.rows or options.columns or options.twins or options.protocol != CompareOptions.protocol
+    if options.table in ("table1", "claims") and changed:
         raise WrongCallError(
-            f"{options.table} is shown whole; --rows, --columns and --twins are of {', '.join(TABLES)}"
+            f"{options.table} is shown whole; --rows, --columns, --twins and --protocol are of {', '.join(TABLES)}"
         )
     if options.table == "table1":
         return compare_table1(form, options.out)
@@ -82,8 +83,8 @@ def compare(arguments: list[str]) -> int:
         return compare_claims(form, options.results, options.out)
     try:
         table = table_name(options.table)
-        rows, asked = rows_and_twins(table, options.rows, options.twins)
         columns = chosen("column", options.columns, list(TABLES[table][1]))
+        rows, asked = rows_and_twins(table, options.rows, columns, options.twins)
     except ValueError as error:
         raise WrongCallError(str(error)) from error
     read = all_records(options.results)
@@ -107,7 +108,7 @@ def beside_print(
     else:
         counted = runs_by_label(read)
         labels = [preset_name(table, cell.row, cell.column, protocol) for cell in found]
-        runs = [run for label in labels for run in (taken(counted, label) or {}).values()]
+        runs = [run for label in labels for run in taken(counted, label).values()]
     return found, twin_cells(table, read, twins, columns), runs
 
 
@@ -138,8 +139,11 @@ def put(text: str, out: Path | None) -> None:
     writable(out.parent)
     if out.is_dir():
         raise WrongCallError(f"out {out} is a folder; name a file")
-    out.parent.mkdir(parents=True, exist_ok=True)
-    out.write_text(text, encoding="utf-8")
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        out.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise WrongCallError(f"out {out} cannot be written: {error.strerror}") from error
 
 
 def all_records(folder: Path) -> list[Record]:

@@ -57,8 +57,8 @@ def reproduce(arguments: list[str]) -> int:
             raise ValueError(f"seeds {options.seeds} is out of range; give 1 or more")
         for name in options.skip:
             chosen("row", [name], list(published()[table]))
-        rows, of_twins = rows_and_twins(table, options.rows, options.twins, options.skip)
         columns = chosen("column", options.columns, list(TABLES[table][1]))
+        rows, of_twins = rows_and_twins(table, options.rows, columns, options.twins, options.skip)
         if not rows and not of_twins:
             raise ValueError(f"nothing is left of {table} without {', '.join(options.skip)}")
     except ValueError as error:

@@ -56,7 +56,7 @@ NOTES: tuple[Note, ...] = (
     ),
     Note(
         "new images and the repeated buffer in one shuffled stream, so that an epoch has up to twice the steps "
-        "(twin, the text's 64 and 64: half-and-half)",
+        "(twin of Tables 2 and 3, the text's 64 and 64: half-and-half)",
         ("rehearsal", "rehearsal-c"),
     ),
     Note("the authors' code only takes more images, here the pixels are stored in 8 bits", ("rehearsal-c",)),
@@ -75,8 +75,11 @@ NOTES: tuple[Note, ...] = (
         ("lwf", "dgr", "rtf"),
     ),
     Note("Print's weights of penalties were chosen by test accuracy; ours are print's."),
-    Note("Print's runs had no seeds; ours are seeds 0, 1, 2, …"),
-    Note("Padded pixels are −0.363 after normalisation, as in print: each is one more bias."),
+    Note("Print's runs had no seeds (but those of the copied rows); ours are seeds 0, 1, 2, …"),
+    Note(
+        "Padded pixels are −0.363 after normalisation, as in print: each is one more bias. Images of the copied "
+        "rows are not normalised."
+    ),
     Note(
         "In class learning Adam's moments of outputs to come run on from the start, as in print, so that the first "
         "steps of a new class are longer."

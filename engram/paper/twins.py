@@ -151,16 +151,23 @@ def known_twin(table: str, name: str) -> str:
 
 
 def rows_and_twins(
-    table: str, names: Sequence[str], with_twins: bool, skip: Sequence[str] = ()
+    table: str, names: Sequence[str], columns: Sequence[str], with_twins: bool, skip: Sequence[str] = ()
 ) -> tuple[list[str], list[Twin]]:
-    """The rows and the twins that are asked for: `gem` is a row, `gem/one-slot` a twin; no names are all rows."""
+    """The rows and the twins that are asked for: `gem` is a row, `gem/one-slot` a twin; no names are all rows. A twin
+    that is named but has none of these columns is refused."""
     asked = [known_twin(table, name) for name in names if "/" in name]
     plain = [name for name in names if "/" not in name]
     rows = chosen("row", plain, list(published()[table])) if plain or not asked else []
     rows = [row for row in rows if row not in skip]
     if with_twins and rows:
         asked += [twin.full_name for twin in twins_of(table, rows)]
-    return rows, [twin for twin in twins_of(table) if twin.full_name in asked]
+    found = [twin for twin in twins_of(table) if twin.full_name in asked]
+    for twin in found:
+        if twin.full_name in names and not set(columns) & set(twin.columns):
+            raise ValueError(
+                f"twin {twin.full_name} has no column {', '.join(columns)}; choose from {', '.join(twin.columns)}"
+            )
+    return rows, found
 
 
 @cache

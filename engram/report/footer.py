@@ -73,11 +73,15 @@ def notes(cells: Sequence[Cell]) -> list[str]:
 
 
 def twin_notes(twins: Sequence[TwinCell]) -> list[str]:
-    """What each twin changes, and why."""
+    """What each twin changes, and why; what all of them cost, and how many runs of those shown failed."""
     rows: dict[str, dict[str, None]] = {}
     for twin in twins:
         rows.setdefault(twin.note, {})[twin.row] = None
-    return [f"{', '.join(names)}: {note}" for note, names in rows.items()]
+    failed = sum(twin.failed for twin in twins)
+    return [
+        *(f"{', '.join(names)}: {note}" for note, names in rows.items()),
+        f"Run time of twins: {duration(sum(twin.seconds for twin in twins))}. Failed runs: {failed or 'none'}.",
+    ]
 
 
 def machine(record: Record) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from engram.paper.cells import QUEUE_TABLES, TABLES, Cell
 from engram.paper.twin_cells import TwinCell
 from engram.report.footer import notes, twin_notes
-from engram.report.layout import Row, headings, number, ours, sections, with_memory
+from engram.report.layout import MARKS, Row, headings, number, ours, sections, with_memory
 
 PREAMBLE = r"""% Needs \usepackage{booktabs}; colortbl makes the thin rules grey, amssymb the check marks prettier.
 \providecommand{\checkmark}{\ensuremath{\surd}}
@@ -113,7 +113,7 @@ def math(text: str, bold: bool = False) -> str:
 SPECIAL = {
     "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{", "}": r"\}",
     "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "±": r"$\pm$", "−": r"$-$", "½": r"$\frac12$", "…": r"\dots",
-    "✓": r"$\surd$", "↑": r"$\uparrow$", "↓": r"$\downarrow$", "·": r"$\cdot$", "–": "--", "<": "$<$", ">": "$>$",
+    "–": "--", "<": "$<$", ">": "$>$", **{MARKS[verdict]: sign for verdict, sign in SIGNS.items()},
 }  # fmt: skip
 
 

@@ -21,7 +21,7 @@ Format = Literal["text", "markdown", "latex", "json"]
 
 
 def written(form: Format, table: str, cells: Sequence[Cell], twins: Sequence[TwinCell], runs: Sequence[Record]) -> str:
-    """`runs` are those that the cells and twins were made of."""
+    """`runs` are those that the cells were made of."""
     if form == "json":
         return json.dumps([cell.to_json() for cell in (*cells, *twins)]) + "\n"
     if form == "text":

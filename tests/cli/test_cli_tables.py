@@ -73,6 +73,13 @@ def test_json_has_45_cells_and_twins_only_where_asked_for(engram: Engram, work: 
         (["compare", "table2", "--out", "."], "is a folder"),
         (["compare", "table2", "--results", "nowhere"], "nowhere is not a folder"),
         (["compare", "claims", "--rows", "ewc"], "claims is shown whole"),
+        (["compare", "claims", "--protocol", "common"], "claims is shown whole"),
+        (["compare", "table2", "--out", "/dev/full"], "out /dev/full cannot be written: No space left"),
+        (
+            ["compare", "table3", "--rows", "ewc/per-sample", "--columns", "task"],
+            "has no column task; choose from domain",
+        ),
+        (["reproduce", "table3", "--rows", "ewc/per-sample", "--columns", "task"], "choose from domain"),
         (["reproduce", "table2", "--rows", "adam", "--skip", "adam"], "nothing is left of table2 without adam"),
         (["compare", "table2", "--rows", "adagard"], "did you mean adagrad?"),
         (["compare", "claims", "--results", "nowhere"], "nowhere is not a folder"),

@@ -83,6 +83,8 @@ def test_latex_is_in_print_s_layout():
     assert r"$90.00 \pm 1.00$" in body
     assert r"{\tiny $19.71 \pm 0.08$ (2) $=$}" in body
     assert body.count("(0) --") == 45 - 6
+    assert " agree $=$, " in text  # the signs of the cells, not the mark of Memory
+    assert "39 missing --;" in text
 
 
 @pytest.mark.parametrize("table", ["table2", "table3", "table4"])
@@ -143,8 +145,10 @@ def test_twins_stand_under_the_table_with_the_paired_difference():
     assert found["gem/4400", "class"].difference is None
     text = document("markdown", with_twins=True)
     assert "| gem/one-slot | class | 88.33 ± 5.95 (n = 3) | 92.00 | +0.50 (2 common seeds) |" in text
+    assert "Run time of twins: " in text
     alone = document("markdown")
     assert "gem/one-slot" not in alone
+    assert "Run time of twins" not in alone
     assert [len(page) - len(page.rstrip("\n")) for page in (text, alone)] == [1, 1]  # no empty line at the end
 
 
