@@ -5,6 +5,8 @@ A page asks by a comment: `<!-- engram: measured ewc -->`.
 
 from __future__ import annotations
 
+import json
+import math
 import re
 import statistics
 import sys
@@ -292,6 +294,31 @@ def from_queue(record: Record, net: str, method: str) -> bool:
     ]
 
 
+def sampled(maker: str) -> str:
+    """GEM with a sample of its memory and with all of it: what results/gem-sampled.jsonl has, over common seeds."""
+
+    def but_the_sample(record: Record) -> str:
+        method = {**record.spec["method"][0], "memory_batch": 0}
+        return json.dumps({**record.spec, "seed": 0, "method": [method]}, sort_keys=True)
+
+    tried = [r for r in records.read(ROOT / "results" / "gem-sampled.jsonl") if r.scenario.startswith(f"{maker}-")]
+    kinds = {but_the_sample(record): record.scenario for record in tried}
+    made: dict[str, dict[int, dict[int, float]]] = {}  # scenario → images a step → seed → accuracy
+    for record in read():
+        if record.method == "gem" and record.average_accuracy is not None and but_the_sample(record) in kinds:
+            runs = made.setdefault(record.scenario, {}).setdefault(record.spec["method"][0]["memory_batch"], {})
+            runs[record.seed] = record.average_accuracy
+    sizes = sorted({size for of in made.values() for size in of}, key=lambda size: size or math.inf)
+    rows = []
+    for size in sizes:
+        row = [f"{size} images a step" if size else "all images"]
+        for of in made.values():
+            seeds = set.intersection(*map(set, of.values()))
+            row.append(f"{statistics.fmean(of[size][seed] for seed in seeds):.2f}" if size in of else "–")
+        rows.append(row)
+    return table(["GEM looks at", *(scenario.partition("/")[2] for scenario in made)], rows)
+
+
 def times(name: str) -> str:
     """How long the runs of a table's cells took, as medians by method; those of a like time together."""
     made: dict[str, list[float]] = {}
@@ -358,6 +385,7 @@ ANSWERS: dict[str, Callable[..., str]] = {
     "disagreeing": disagreeing,
     "along": along,
     "optimisers": optimisers,
+    "sampled": sampled,
     "times": times,
     "weights": weights,
 }

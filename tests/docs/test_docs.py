@@ -172,6 +172,32 @@ def test_runs_along_the_queue_stand_above_print(hooks):
         hooks.along("table5", "si/best", "coef=7")
 
 
+def test_gem_with_a_sample_of_its_memory_stands_above_gem_with_all_of_it(hooks):
+    """Against the records themselves, read by hand; those with all of it on Split MNIST are Table 2's."""
+    files = [ROOT / "results" / name for name in ("table2.jsonl", "gem-sampled.jsonl")]
+    runs = [json.loads(line) for file in files for line in file.read_text().splitlines()]
+
+    def mean(scenario, images):
+        values = [
+            run["average_accuracy"]
+            for run in runs
+            if (run["scenario"], run["method"], run["seed"] < 2) == (scenario, "gem", True)
+            and run.get("preset") in (None, f"{scenario} gem")
+            and run["spec"]["method"][0]["memory_batch"] == images
+        ]
+        return f"{sum(values) / len(values):.2f}"
+
+    head, _, some, all_of_them = hooks.sampled("split").splitlines()
+    assert head == "| GEM looks at | task | domain | class |"
+    kinds = ("task", "domain", "class")
+    assert some == f"| 112 images a step | {' | '.join(mean(f'split-mnist/{kind}', 112) for kind in kinds)} |"
+    assert all_of_them == f"| all images | {' | '.join(mean(f'split-mnist/{kind}', 0) for kind in kinds)} |"
+    permuted = hooks.sampled("permuted").splitlines()
+    assert [line.split(" | ")[0] for line in permuted[2:]] == [
+        "| 256 images a step", "| 1024 images a step", "| all images",
+    ]  # fmt: skip
+
+
 def test_both_optimisers_of_the_queue_stand_beside_print(hooks):
     """Against the records themselves, read by hand."""
     files = [ROOT / "results" / name for name in ("table5.jsonl", "long-queue.jsonl")]
