@@ -2,6 +2,8 @@
 
 import itertools
 import math
+import random
+import statistics
 import subprocess
 import sys
 
@@ -20,6 +22,19 @@ def test_three_pairs_by_hand():
     assert (found.difference, found.n, found.p, found.least) == (2.0, 3, 2 / 8, 2 / 8)
     # 3 + 2 − 1 = 4 away from 0: +++, ++− with the 1 turned, and their negatives
     assert paired([0, 0, 0], [-1, 2, 3]).p == 4 / 8
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_equal_sums_stay_equal_where_runs_differ_by_a_few_test_images(seed):
+    """Averages over ten tasks of 10,000 images: they are rounded by more than what so small differences are."""
+    rng, images = random.Random(seed), [2, 1, 2, 2, -1, 1, 1, -1, 2, 1]
+    a, b = [], []
+    for more in images:
+        right = [rng.randrange(9000, 9990) for _ in range(10)]
+        a.append(statistics.fmean(n / 100 for n in right))
+        b.append(statistics.fmean(n / 100 for n in [right[0] + more, *right[1:]]))
+    sums = map(sum, itertools.product(*((n, -n) for n in images)))
+    assert paired(a, b).p == sum(abs(s) >= sum(images) for s in sums) / 1024 > 0.05
 
 
 @pytest.mark.parametrize("n", [4, 7, 10, 13])
