@@ -185,6 +185,8 @@ def run_again(arguments: list[str]) -> int:
         tried(spec)
     except ValueError as error:
         raise WrongCallError(f"{options.spec}: {error}") from error
+    if not Path(options.spec).is_file() and spec.key != options.spec:
+        ERR.print(f"{options.spec} was made by other code than there is now: this run is {spec.key}")
     return run_all([spec], options.out, options.json, engine, pictures)
 
 

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Mapping
 from dataclasses import MISSING, Field, asdict, dataclass, field, fields
 from functools import cache
+from types import CodeType
 from typing import Any, TypeVar
 
 from engram.data import Images, images
@@ -31,6 +32,8 @@ COMBINED = 2
 """The same, of combined methods alone. 2: their gradients are adjusted by `turn`, not in the order they are named."""
 SCRIPTS = ("__main__", "__mp_main__")
 """The script that is run, here and in a process that it started."""
+OWN_CODE = "own code"
+"""What a spec has beside the fields of a method from outside the package: a hash of its code. No field is called so."""
 NETS: dict[str, type[Net]] = {"mlp": MLP, "cnn": CNN}
 
 
@@ -76,7 +79,10 @@ class Spec:
                 "images": {images.name: images.fingerprint for images in self.scenario.images},
                 **jsonable(scenario),
             },
-            "method": [{"name": name_of(member), **jsonable(values_of(member))} for member in self.method.members()],
+            "method": [
+                {"name": name_of(member), **jsonable(values_of(member)), **own_source(member, OWN_CODE)}
+                for member in self.method.members()
+            ],
             "net": {"name": net_name(self.net), **jsonable(asdict(self.net))},
             "training": asdict(self.training),
             "evaluation": asdict(self.evaluation),
@@ -114,7 +120,7 @@ def from_json(values: dict[str, Any], given: Mapping[str, Images] | None = None)
             (given or {}).get(fingerprint) or images_of(name, fingerprint) for name, fingerprint in names.items()
         )
         members = [
-            method_class(method["name"])(**{k: fixed(v) for k, v in method.items() if k != "name"})
+            method_class(method["name"])(**{k: fixed(v) for k, v in method.items() if k not in ("name", OWN_CODE)})
             for method in values["method"]
         ]
         net = dict(values["net"])
@@ -144,11 +150,11 @@ def values_of(method: Method) -> dict[str, Any]:
     return {f.name: getattr(method, f.name) for f in fields(method)}
 
 
-def own_source(method: Method) -> dict[str, str]:
+def own_source(method: Method, name: str = "source") -> dict[str, str]:
     """A hash of the code of a method from outside the package: who edits it gets other keys."""
     cls: type = type(method)
     hashed = source_hash(cls)
-    return {"source": hashed} if hashed else {}
+    return {name: hashed} if hashed else {}
 
 
 @cache
@@ -161,9 +167,28 @@ def source_hash(cls: type) -> str:
             continue
         try:
             texts.append(module_text(base.__module__) or inspect.getsource(base))
-        except (OSError, TypeError):  # typed in at a prompt
-            return "unknown"
+        except (OSError, TypeError):  # typed in at a prompt, or a notebook's
+            texts.append(compiled(base))
     return hashlib.sha256("".join(dict.fromkeys(texts)).encode()).hexdigest()[:16] if texts else ""
+
+
+def compiled(cls: type) -> str:
+    """What a class without a text is made of: the code of its functions, and the defaults of its fields."""
+    plain = {name: value for name, value in vars(cls).items() if not name.startswith("__") and not callable(value)}
+    parts = {name: f"{value!r}" for name, value in plain.items() if isinstance(value, int | float | str | tuple)}
+    for name, value in vars(cls).items():
+        functions = [getattr(value, part, None) for part in ("__func__", "fget")] + [value]
+        parts |= {f"{name}()": code_text(f.__code__) for f in functions if inspect.isfunction(f)}
+    return json.dumps([cls.__name__, parts], sort_keys=True)
+
+
+def code_text(code: CodeType) -> str:
+    """Bytes, names and constants; a set of constants in an order of its own."""
+    constants = [
+        code_text(c) if isinstance(c, CodeType) else str(sorted(map(repr, c))) if isinstance(c, frozenset) else repr(c)
+        for c in code.co_consts
+    ]
+    return " ".join([code.co_code.hex(), *code.co_names, *code.co_varnames, *code.co_freevars, *constants])
 
 
 def module_text(name: str) -> str:

@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 from cli_helpers import Answer, arrays, same_but_for_time, written
 
+from engram.methods import methods
+
 Engram = Callable[..., Answer]
 
 KEYS = {
@@ -115,6 +117,27 @@ def test_a_key_in_runs_can_be_repeated_in_another_folder(engram: Engram) -> None
     assert answer.records[0]["accuracy"] == record["accuracy"]
 
 
+def test_a_key_of_other_code_says_so(engram: Engram, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file, found = tmp_path / "mine.py", []
+    monkeypatch.setattr("engram.methods._FILES", {})
+    for factor in (1, 2):
+        known = dict(methods())  # other tests do not see what is loaded here
+        monkeypatch.setattr("engram.methods.methods", lambda known=known: known)
+        file.write_text(f"import engram as eg\n\nFACTOR = {factor}\n\n\nclass Mine(eg.Method): ...\n")
+        call = ("run", "--spec", found[0]) if found else ("run", "split-tiny/class", "mine", *TINY[3:])
+        answer = engram(*call, "--method-file", file, "--json")
+        assert answer.status == 0, answer.err
+        found.append(answer.records[0]["key"])
+    assert found[0] != found[1]
+    assert f"{found[0]} was made by other code than there is now: this run is {found[1]}" in answer.err
+
+
+def test_a_folder_in_the_place_of_a_file_of_records_is_refused(engram: Engram) -> None:
+    Path("runs/some.jsonl").mkdir(parents=True)
+    answer = engram(*TINY)
+    assert (answer.status, "runs/some.jsonl: Is a directory" in answer.err) == (2, True)
+
+
 def test_spec_may_be_written_with_an_equals_sign(engram: Engram) -> None:
     (record,) = engram(*TINY, "--json").records
     answer = engram("run", f"--spec={record['key']}", "--json")
@@ -152,7 +175,7 @@ def test_a_torn_line_in_the_records_is_reported_and_does_no_harm(engram: Engram)
     assert Path("runs/records.jsonl").read_text().splitlines()[2].startswith("{")
 
 
-@pytest.mark.parametrize("content", [b"", b"no checkpoint", b"PK\x03\x04 the start of an archive"])
+@pytest.mark.parametrize("content", [b"", b"no checkpoint", b"a text\n\n", b"PK\x03\x04 the start of an archive"])
 def test_a_damaged_checkpoint_is_left_aside(engram: Engram, content: bytes) -> None:
     (plain,) = engram(*TINY, "--out", "plain", "--json").records
     checkpoint = Path("runs/checkpoints") / plain["key"] / "task-1.pt"

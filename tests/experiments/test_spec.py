@@ -10,6 +10,7 @@ from helpers import blobs
 
 import engram as eg
 from engram.experiments import spec as spec_module
+from engram.experiments.records import Record, setting_of
 from engram.experiments.spec import Spec, SpecError, changed, from_json
 from engram.learning.combine import combine
 from engram.methods import load_file, loaded_files, methods
@@ -171,6 +172,49 @@ def test_a_method_of_one_s_own_does_not_take_the_key_of_a_method_with_the_same_n
     typed_at_a_prompt = type("Adam", (eg.Method,), {"after_step": lambda self, learner: None})
     assert Spec(eg.split(images), Adam()).key != Spec(eg.split(images), eg.Adam()).key
     assert Spec(eg.split(images), typed_at_a_prompt()).key != Spec(eg.split(images), eg.Adam()).key
+
+
+AT_A_PROMPT = """
+from dataclasses import dataclass
+import engram as eg
+
+@dataclass
+class Mine(eg.Method):
+    coef: float = {coef}
+
+    def loss(self, learner, batch):
+        return {factor} * learner.loss(batch) if "a" in {{"a", "b"}} else None
+"""
+
+
+def test_a_class_without_a_text_has_its_code_in_its_key(images):
+    """As a notebook's: `inspect` finds no source of it."""
+
+    def key(factor=1.0, coef=2.0):
+        module = {"__name__": "no_such_module"}
+        exec(AT_A_PROMPT.format(factor=factor, coef=coef), module)
+        return Spec(eg.split(images), module["Mine"]()).key
+
+    assert key() == key()
+    assert len({key(), key(factor=0.0), key(coef=3.0)}) == 3
+
+
+def test_runs_of_two_versions_of_a_method_are_two_settings(images, tmp_path, monkeypatch):
+    """Else a report or a diff would take the old version's numbers for the new one's."""
+    file, specs = tmp_path / "mine.py", []
+    monkeypatch.setattr("engram.methods._FILES", {})
+    known = dict(methods())
+    monkeypatch.setattr("engram.methods.methods", lambda: known)
+    for factor in (1, 2):
+        known.pop("mine", None)
+        file.write_text(MINE.format(factor))
+        load_file(file)
+        specs.append(Spec(eg.split(images), known["mine"]()))
+        again = from_json(specs[-1].to_json(), {images.fingerprint: images})
+        assert again.key == specs[-1].key
+    a, b = (Record(spec.key, "", "mine", 0, spec.to_json(), "done") for spec in specs)
+    assert setting_of(a) != setting_of(b)
+    assert "own code" not in spec_of(images).to_json()["method"][0]
 
 
 MINE = "import engram as eg\n\nFACTOR = {}\n\n\nclass Mine(eg.Method):\n    ...\n"
