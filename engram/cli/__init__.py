@@ -92,6 +92,12 @@ def dispatch(argv: list[str]) -> int:
     except StoppedError as error:
         refuse(str(error))
         return 1
+    except BrokenPipeError:
+        raise
+    except OSError as error:  # a file or folder of the call's that may not be read or written
+        if error.filename is None:
+            raise
+        return refuse(f"{error.filename}: {error.strerror}")
 
 
 def refuse(message: str) -> int:

@@ -23,7 +23,8 @@ class Screen(Console):
 
 def writable(folder: Path) -> Path:
     """The folder, refused where nothing can be written to it; it is made when there is something to write."""
-    nearest = next(path for path in (folder.absolute(), *folder.absolute().parents) if path.exists())
+    below = (folder.absolute(), *folder.absolute().parents)
+    nearest = next(path for path in below if os.path.exists(path))  # noqa: PTH110 (Path's raises below a closed folder)
     if not nearest.is_dir() or not os.access(nearest, os.W_OK | os.X_OK):
         why = "cannot be written to" if nearest.is_dir() else "is not a folder"
         raise WrongCallError(f"nothing can be written to the folder {folder}: {nearest} {why}")

@@ -13,7 +13,7 @@ import tyro
 from rich.markup import escape
 from rich.table import Table
 
-from engram.cli import WrongCallError
+from engram.cli import StoppedError, WrongCallError
 from engram.cli.options import EngineOptions, parse
 from engram.cli.resolve import positive, tried, with_method_files
 from engram.cli.run import line
@@ -65,19 +65,24 @@ def search(arguments: list[str]) -> int:
     options = parse(SearchOptions, with_method_files(arguments), "engram search")
     figure = options.figure or options.out / "sensitivity.png"
     try:
-        bases = specs(options)
+        writable(figure.parent)
         checked(figure)
+        bases = specs(options)
         done = run_all(bases, options)
     except ValueError as error:
         raise WrongCallError(str(error)) from error
     names = [(base.scenario_name, base.method_name) for base in bases]
     mine = [r for r in records.read(options.out / RECORDS) if (r.scenario, r.method) in names]
     found = sorted(tuned(mine), key=lambda one: names.index((one.scenario, one.method)))
-    save(sensitivity(mine), figure)
     if options.json:
         print(json.dumps([one.to_json() for one in found]))
     else:
         print_found(found)
+    try:
+        save(sensitivity(mine), figure)
+    except OSError as error:
+        raise StoppedError(f"{figure} cannot be written: {error.strerror}; the records are kept") from error
+    if not options.json:
         ERR.print(f"records in {escape(str(options.out / RECORDS))}, sensitivity in {escape(str(figure))}")
     finals_bad = any(r.status != "done" for r in done if r.search.get("stage") == "final")
     lost = any(r.status == "failed" for r in done) or any(not one.point for one in found)

@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import io
 import os
-import pickle
 from pathlib import Path
 
 import torch
 
 from engram.experiments.store import Say, tell
 from engram.learning.train import Checkpoint
-
-UNREADABLE = (RuntimeError, ValueError, EOFError, OSError, pickle.UnpicklingError)
-"""What reading a file that is no whole checkpoint ends in."""
 
 
 class Checkpoints:
@@ -54,7 +50,7 @@ class Checkpoints:
         for path in self.newest_first():
             try:
                 return unpacked(path.read_bytes())
-            except UNREADABLE as error:
+            except Exception as error:  # whatever bytes that are none end in
                 self.say(f"{path}: not a whole checkpoint ({type(error).__name__}), left aside")
         return None
 

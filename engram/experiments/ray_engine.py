@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from engram.data import Images
-from engram.experiments.checkpoints import UNREADABLE, Checkpoints, file_name, packed, unpacked
+from engram.experiments.checkpoints import Checkpoints, file_name, packed, unpacked
 from engram.experiments.engines import At, Ended, EngineError, Job, Report, attempt, sparing
 from engram.experiments.run import failed
 from engram.experiments.spec import from_json
@@ -168,7 +168,7 @@ def stream(
             if resume:
                 try:
                     checkpoint = unpacked(resume)
-                except UNREADABLE as error:
+                except Exception as error:  # whatever bytes that are none end in
                     messages.put(("say", f"its checkpoint is not whole ({type(error).__name__}); it starts anew"))
             messages.put(("record", attempt(known, save, checkpoint, watch)))
         except BaseException:

@@ -180,9 +180,9 @@ def check_folder(out: Path, bases: Sequence[Spec], trials: int, select_on: Selec
                 continue
             stage, selected_on = record.search.get("stage"), record.search.get("selected_on")
             if selected_on != select_on or (stage == "trial" and record.key not in keys):
-                what = f"a trial of another grid ({record.search['point']})" if selected_on == select_on else (
-                    f"runs selected on {selected_on}" if selected_on else "runs of no search"
-                )  # fmt: skip
+                what = f"runs selected on {selected_on}" if selected_on else "runs of no search"
+                if selected_on == select_on:
+                    what = f"a trial of another grid or of other code ({record.search['point']})"
                 raise ValueError(
                     f"{file} has {what} of {record.method}; give another folder, so that its ledger "
                     "counts this search alone"

@@ -6,11 +6,14 @@ import difflib
 import importlib
 import importlib.util
 import inspect
+import json
 import pkgutil
 import sys
+from dataclasses import fields
 from functools import cache
 from pathlib import Path
 from types import ModuleType
+from typing import get_type_hints
 
 from engram.learning.method import Method
 
@@ -56,15 +59,33 @@ def load_file(path: Path, text: str | None = None) -> str:
     try:
         text = importlib.util.decode_source(path.read_bytes()) if text is None else text
         exec(compile(text, path, "exec", dont_inherit=True), vars(module))
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise ValueError(f"method file {path} cannot be loaded: {type(error).__name__}: {error}") from error
     own = defined_in(module)
     if not own:
         raise ValueError(f"method file {path} defines no subclass of engram.Method")
+    try:
+        check_fields(own[-1])
+    except Exception as error:
+        raise ValueError(
+            f"method file {path}: {own[-1].__name__} cannot be made of flags: {type(error).__name__}: {error}; give "
+            "every field a type and a default, a number, a word, yes or no, or a tuple of them"
+        ) from error
     methods()[name] = own[-1]
     vars(module)[SOURCE] = text
     _FILES[str(path.resolve())] = text
     return name
+
+
+def check_fields(cls: type[Method]) -> None:
+    """Refuses a method whose fields cannot be flags, or cannot stand in a record."""
+    get_type_hints(cls)
+    made = cls()
+    for f in fields(cls):
+        if not f.init:
+            raise ValueError(f"field {f.name} has init=False; what is no hyper-parameter is no field")
+        hash(value := getattr(made, f.name))
+        json.dumps(value)
 
 
 def loaded_files() -> tuple[tuple[str, str], ...]:

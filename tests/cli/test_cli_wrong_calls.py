@@ -156,6 +156,12 @@ def test_values_that_cannot_work_are_refused_before_anything_runs(
         ("unusable.txt", "", ["unusable.txt is no Python file", ".py"]),
         ("unusable.py", "class Unusable: ...", ["unusable.py defines no subclass of engram.Method"]),
         ("unusable.py", "def f(:", ["unusable.py cannot be loaded", "SyntaxError"]),
+        ("unusable.py", "raise SystemExit", ["unusable.py cannot be loaded", "SystemExit"]),
+        ("taken.py", "coef: float", ["taken.py: Taken cannot be made of flags", "missing 1 required", "a default"]),
+        ("taken.py", "coef: Nothing = 1", ["cannot be made of flags", "NameError"]),
+        ("taken.py", "path: Path = Path()", ["cannot be made of flags", "JSON"]),
+        ("taken.py", "some: dict = field(default_factory=dict)", ["cannot be made of flags", "unhashable"]),
+        ("taken.py", "some: int = field(default=1, init=False)", ["field some has init=False"]),
         ("taken.py", "steps", ["the method's field steps", "another name"]),
         ("taken.py", "seeds", ["the method's field seeds", "another name"]),
     ],
@@ -167,8 +173,12 @@ def test_a_method_file_that_cannot_be_used_is_refused(
     known = dict(methods())  # other tests do not see what is loaded here
     monkeypatch.setattr("engram.methods.methods", lambda: known)
     if name == "taken.py":
-        fields = f'@dataclass\nclass Taken(eg.Method):\n    """Takes it."""\n\n    {text}: int = 3\n'
-        text = f"from dataclasses import dataclass\n\nimport engram as eg\n\n\n{fields}"
+        line = text if ":" in text else f"{text}: int = 3"
+        fields = f'@dataclass\nclass Taken(eg.Method):\n    """Takes it."""\n\n    {line}\n'
+        imports = (
+            "from __future__ import annotations\nfrom dataclasses import dataclass, field\nfrom pathlib import Path\n"
+        )
+        text = f"{imports}\nimport engram as eg\n\n\n{fields}"
     (data / name).write_text(text)
     message = refused("run", "split-tiny/class", name.partition(".")[0], "--method-file", data / name)
     for word in words:

@@ -301,7 +301,9 @@ def test_a_folder_with_other_runs_of_these_methods_is_refused(images, tmp_path):
     list(search([spec], runner(tmp_path / "a"), trials=3, seeds=range(1)))
     check_folder(tmp_path / "a", [spec], 3, "holdout")
     check_folder(tmp_path / "a", [base(images, eg.L2())], 2, "test")
-    with pytest.raises(ValueError, match=r"records.jsonl has a trial of another grid .*lr.* of sgd; give another"):
+    with pytest.raises(
+        ValueError, match=r"records.jsonl has a trial of another grid or of other code .*lr.* of sgd; give another"
+    ):
         check_folder(tmp_path / "a", [spec], 4, "holdout")
     with pytest.raises(ValueError, match="has runs selected on holdout of sgd"):
         check_folder(tmp_path / "a", [spec], 3, "test")
