@@ -118,13 +118,13 @@ def test_a_key_in_runs_can_be_repeated_in_another_folder(engram: Engram) -> None
 
 
 def test_a_key_of_other_code_says_so(engram: Engram, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    file, found = tmp_path / "mine.py", []
+    file, found = tmp_path / "edited.py", []
     monkeypatch.setattr("engram.methods._FILES", {})
     for factor in (1, 2):
         known = dict(methods())  # other tests do not see what is loaded here
         monkeypatch.setattr("engram.methods.methods", lambda known=known: known)
-        file.write_text(f"import engram as eg\n\nFACTOR = {factor}\n\n\nclass Mine(eg.Method): ...\n")
-        call = ("run", "--spec", found[0]) if found else ("run", "split-tiny/class", "mine", *TINY[3:])
+        file.write_text(f"import engram as eg\n\nFACTOR = {factor}\n\n\nclass Edited(eg.Method): ...\n")
+        call = ("run", "--spec", found[0]) if found else ("run", "split-tiny/class", "edited", *TINY[3:])
         answer = engram(*call, "--method-file", file, "--json")
         assert answer.status == 0, answer.err
         found.append(answer.records[0]["key"])

@@ -60,7 +60,8 @@ def test_an_own_regulariser_on_the_command_line(tiny, capsys):
         record = json.loads(capsys.readouterr().out)
         assert end.value.code == 0
         assert record["method"] == "drift"
-        assert record["spec"]["method"] == [{"name": "drift", "coef": 3.0}]
+        (written,) = record["spec"]["method"]
+        assert (written["name"], written["coef"], len(written["own code"])) == ("drift", 3.0, 16)
     finally:
         methods().pop("drift", None)
 
