@@ -92,12 +92,10 @@ def dispatch(argv: list[str]) -> int:
     except StoppedError as error:
         refuse(str(error))
         return 1
-    except BrokenPipeError:
-        raise
-    except OSError as error:  # a file or folder of the call's that may not be read or written
+    except (FileNotFoundError, PermissionError, IsADirectoryError, NotADirectoryError) as error:
         if error.filename is None:
             raise
-        return refuse(f"{error.filename}: {error.strerror}")
+        return refuse(f"{error.filename}: {error.strerror}")  # a file of the call's that may not be read or written
 
 
 def refuse(message: str) -> int:

@@ -174,11 +174,15 @@ def source_hash(cls: type) -> str:
 
 def compiled(cls: type) -> str:
     """What a class without a text is made of: the code of its functions, and the defaults of its fields."""
-    plain = {name: value for name, value in vars(cls).items() if not name.startswith("__") and not callable(value)}
-    parts = {name: f"{value!r}" for name, value in plain.items() if isinstance(value, int | float | str | tuple)}
+    plain = {name: value for name, value in vars(cls).items() if not name.startswith("__")}
+    parts = {n: f"{v!r}" for n, v in plain.items() if isinstance(v, int | float | str | tuple | list | dict | None)}
     for name, value in vars(cls).items():
-        functions = [getattr(value, part, None) for part in ("__func__", "fget")] + [value]
-        parts |= {f"{name}()": code_text(f.__code__) for f in functions if inspect.isfunction(f)}
+        functions = [getattr(value, part, None) for part in ("__func__", "fget", "fset")] + [value]
+        parts |= {
+            f"{name}() {i}": f"{code_text(f.__code__)} {f.__defaults__} {f.__kwdefaults__}"
+            for i, f in enumerate(functions)
+            if inspect.isfunction(f)
+        }
     return json.dumps([cls.__name__, parts], sort_keys=True)
 
 

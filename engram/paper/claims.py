@@ -47,6 +47,8 @@ class Part:
         """`Table 2, class: si − adagrad is above −2`, with the words that the two have in common said once."""
         if self.a.table == self.b[0].table and self.a.column == self.b[0].column:
             where, a, b = f"{self.a.table} {self.a.column}", self.a.row, ", ".join(place.row for place in self.b)
+            if self.a.table in QUEUE_TABLES:  # whose rows are numbers of tasks
+                a, b = f"after {a} tasks", f"after {b}"
         elif self.a.table == self.b[0].table:
             where, a, b = f"{self.a.table} {self.a.row}", self.a.column, ", ".join(place.column for place in self.b)
         else:

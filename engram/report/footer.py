@@ -77,10 +77,13 @@ def twin_notes(twins: Sequence[TwinCell]) -> list[str]:
     rows: dict[str, dict[str, None]] = {}
     for twin in twins:
         rows.setdefault(twin.note, {})[twin.row] = None
+    if not twins:
+        return []
     failed = sum(twin.failed for twin in twins)
     return [
         *(f"{', '.join(names)}: {note}" for note, names in rows.items()),
-        f"Run time of twins: {duration(sum(twin.seconds for twin in twins))}. Failed runs: {failed or 'none'}.",
+        f"Run time of twins: {duration(sum(twin.seconds for twin in twins))}. Failed runs of those shown: "
+        f"{failed or 'none'}.",
     ]
 
 

@@ -182,21 +182,21 @@ import engram as eg
 class Mine(eg.Method):
     coef: float = {coef}
 
-    def loss(self, learner, batch):
-        return {factor} * learner.loss(batch) if "a" in {{"a", "b"}} else None
+    def loss(self, learner, batch, power={power}):
+        return {factor} * learner.loss(batch) ** power if "a" in {{"a", "b"}} else None
 """
 
 
 def test_a_class_without_a_text_has_its_code_in_its_key(images):
     """As a notebook's: `inspect` finds no source of it."""
 
-    def key(factor=1.0, coef=2.0):
+    def key(factor=1.0, coef=2.0, power=1):
         module = {"__name__": "no_such_module"}
-        exec(AT_A_PROMPT.format(factor=factor, coef=coef), module)
+        exec(AT_A_PROMPT.format(factor=factor, coef=coef, power=power), module)
         return Spec(eg.split(images), module["Mine"]()).key
 
     assert key() == key()
-    assert len({key(), key(factor=0.0), key(coef=3.0)}) == 3
+    assert len({key(), key(factor=0.0), key(coef=3.0), key(power=2)}) == 4
 
 
 def test_runs_of_two_versions_of_a_method_are_two_settings(images, tmp_path, monkeypatch):

@@ -254,6 +254,7 @@ def test_penalties_that_go_on_degrading_and_one_that_recovers():
     assert result.outcome("ours") == "holds"
     # from 99 evenly to 80 (SI) and 82 (online EWC): 67 of the 77 steps lie between task 11 and task 78
     assert [one.difference for one in result.ours] == pytest.approx([-19 * 67 / 77, -17 * 67 / 77] * 2)
+    assert result.claim.parts[0].text == "table5 si/best: after 78 tasks − after 11 below 0"
     hardly = queue("mlp", LONG, start=84.0) + queue("cnn", LONG)
     assert claim(10, hardly).outcome("ours") == "undecided"  # less than 5 points
     rising = queue("mlp", LONG, start=40.0) + queue("cnn", LONG)
