@@ -37,7 +37,7 @@ class Job:
         return self.spec.key
 
     def __str__(self) -> str:
-        return f"{self.spec.scenario_name} {self.spec.method_name} seed {self.spec.seed}"
+        return str(self.spec)
 
 
 @dataclass(frozen=True)
@@ -83,11 +83,15 @@ class Engine(Protocol):
 
 
 def attempt(
-    spec: Spec, save: Callable[[Checkpoint], None], resume: Checkpoint | None, watch: Callable[[Progress], None]
+    spec: Spec,
+    save: Callable[[Checkpoint], None],
+    resume: Checkpoint | None,
+    watch: Callable[[Progress], None],
+    say: Say,
 ) -> Record:
     """The record of a run; what goes wrong inside the run becomes one with status `failed`."""
     try:
-        return compute(spec, save=save, resume=resume, watch=watch)
+        return compute(spec, save=save, resume=resume, watch=watch, say=say)
     except Exception:
         return failed(spec, traceback.format_exc())
 

@@ -135,7 +135,7 @@ class Local:
             job, checkpoints = self.taken.popleft()
             report(At(job, "here"))
             watch = lambda progress: report(At(job, "here", progress))  # noqa: E731
-            report(Ended(job, attempt(job.spec, checkpoints.save, checkpoints.latest(), watch)))
+            report(Ended(job, attempt(job.spec, checkpoints.save, checkpoints.latest(), watch, self.say)))
             return
         ready = connection.wait([worker.pipe for worker in self.workers])
         for worker in [worker for worker in self.workers if worker.pipe in ready]:
@@ -210,14 +210,15 @@ def serve(
             run: Run = pipe.recv()
             pipe.send(("at", None))
             known |= {images.fingerprint: images for images in run.images}
-            checkpoints = Checkpoints(run.checkpoints, lambda text: pipe.send(("say", text)))
+            say = lambda text: pipe.send(("say", text))  # noqa: E731
+            checkpoints = Checkpoints(run.checkpoints, say)
             watch = sparing(lambda progress: pipe.send(("at", progress)), EVERY)
             try:
                 spec = from_json(run.spec, known)
             except Exception:
                 pipe.send(("broken", traceback.format_exc()))
             else:
-                pipe.send(("record", attempt(spec, checkpoints.save, checkpoints.latest(), watch)))
+                pipe.send(("record", attempt(spec, checkpoints.save, checkpoints.latest(), watch, say)))
     except (EOFError, ConnectionError):  # the driver is gone
         os._exit(1)
 

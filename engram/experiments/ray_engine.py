@@ -122,7 +122,7 @@ class OnRay:
                 if kind == "checkpoint":
                     checkpoints.write(*value)
                 elif kind == "say":
-                    self.say(f"{job}: {value}")
+                    self.say(value)
                 elif kind == "at":
                     self.where[remote], progress = value
                     report(At(job, self.where[remote], progress))
@@ -158,6 +158,9 @@ def stream(
     here = socket.gethostname()
     messages: queue.SimpleQueue[Message] = queue.SimpleQueue()
 
+    def say(text: str) -> None:
+        messages.put(("say", text))
+
     def work() -> None:
         try:
             load_methods(files)
@@ -169,8 +172,8 @@ def stream(
                 try:
                     checkpoint = unpacked(resume)
                 except Exception as error:  # whatever bytes that are none end in
-                    messages.put(("say", f"its checkpoint is not whole ({type(error).__name__}); it starts anew"))
-            messages.put(("record", attempt(known, save, checkpoint, watch)))
+                    say(f"{known}: its checkpoint is not whole ({type(error).__name__}); it starts anew")
+            messages.put(("record", attempt(known, save, checkpoint, watch, say)))
         except BaseException:
             messages.put(("broken", traceback.format_exc()))
 

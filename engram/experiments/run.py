@@ -26,7 +26,7 @@ from engram.learning.combine import combine
 from engram.learning.evaluate import Evaluation
 from engram.learning.learner import Training
 from engram.learning.method import Method
-from engram.learning.train import Checkpoint, Outcome, Progress, train
+from engram.learning.train import Checkpoint, MisfitError, Outcome, Progress, train
 from engram.nets.mlp import MLP
 from engram.nets.net import Net
 from engram.scenarios.scenario import Scenario
@@ -79,16 +79,14 @@ def run_spec(
         return found
     claim = store.claim(spec.key)
     if claim is None:
-        say(
-            f"{spec.scenario_name} {spec.method_name} seed {spec.seed}: another process runs it; waiting for its record"
-        )
+        say(f"{spec}: another process runs it; waiting for its record")
         claim = store.claim(spec.key, wait=True)
         assert claim is not None
     try:
         if found := store.finished().get(spec.key):  # by whom we have waited for
             return found
         checkpoints = Checkpoints(store.checkpoints(spec.key), say)
-        record = compute(spec, save=checkpoints.save, resume=checkpoints.latest(), watch=watch)
+        record = compute(spec, save=checkpoints.save, resume=checkpoints.latest(), watch=watch, say=say)
         store.add(record)
         return record
     finally:
@@ -101,24 +99,32 @@ def compute(
     save: Callable[[Checkpoint], None] = lambda _: None,
     resume: Checkpoint | None = None,
     watch: Callable[[Progress], None] = lambda _: None,
+    say: Say = tell,
 ) -> Record:
-    """Runs a spec here and now; what it returns is written nowhere yet."""
+    """Runs a spec here and now, anew where the checkpoint does not fit; what it returns is written nowhere yet."""
     settle(spec.threads)
     machine()  # this and the key name the code that runs: both are settled now, whatever becomes of its files meanwhile
     _ = spec.key
-    outcome = train(
-        spec.scenario.deal(spec.seed, spec.device),
-        copy.deepcopy(spec.method),
-        spec.net,
-        spec.training,
-        seed=spec.seed,
-        device=spec.device,
-        evaluation=spec.evaluation,
-        save=save,
-        resume=resume,
-        watch=watch,
-    )
-    return record_of(spec, outcome)
+
+    def outcome(resume: Checkpoint | None) -> Outcome:
+        return train(
+            spec.scenario.deal(spec.seed, spec.device),
+            copy.deepcopy(spec.method),
+            spec.net,
+            spec.training,
+            seed=spec.seed,
+            device=spec.device,
+            evaluation=spec.evaluation,
+            save=save,
+            resume=resume,
+            watch=watch,
+        )
+
+    try:
+        return record_of(spec, outcome(resume))
+    except MisfitError as error:
+        say(f"{spec}: {error}; it starts anew")
+        return record_of(spec, outcome(None))
 
 
 def failed(spec: Spec, error: str) -> Record:

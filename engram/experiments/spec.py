@@ -61,6 +61,9 @@ class Spec:
         if not isinstance(self.threads, int) or self.threads < 1:
             raise SpecError(f"threads {self.threads} is out of range; give 1 or more")
 
+    def __str__(self) -> str:
+        return f"{self.scenario_name} {self.method_name} seed {self.seed}"
+
     @property
     def scenario_name(self) -> str:
         maker = next((name for name, cls in MAKERS.items() if cls is type(self.scenario)), type(self.scenario).make)

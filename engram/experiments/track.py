@@ -165,8 +165,7 @@ class Tracking:
 
     def follow(self, spec: Spec, at: Progress) -> None:
         if spec.key not in self.live:
-            name = f"{spec.scenario_name} {spec.method_name} seed {spec.seed}"
-            self.live[spec.key] = self.opened(self.names, spec.key, name, flat(spec.to_json()))
+            self.live[spec.key] = self.opened(self.names, spec.key, str(spec), flat(spec.to_json()))
         trackers = self.live[spec.key]
         if at.accuracy:
             self.log(trackers, after_task(at.accuracy), "task", at.task)

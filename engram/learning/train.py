@@ -75,6 +75,10 @@ class DivergedError(ArithmeticError):
     """The loss is not finite any more."""
 
 
+class MisfitError(ValueError):
+    """A checkpoint holds something else than this run would have saved."""
+
+
 Checkpoint = dict[str, Any]
 
 
@@ -94,7 +98,8 @@ def train(
     """Trains a fresh network on the tasks and says what came of it.
 
     `save` gets a checkpoint at each boundary; a run that is given one as `resume` goes on from there and ends
-    with the same bits. The method's state is its own object's: give each run a fresh one.
+    with the same bits; one that does not fit raises a MisfitError before anything is learned. The method's state is
+    its own object's: give each run a fresh one.
     """
     evaluation = evaluation or Evaluation()
     with tasks.guarded():
@@ -248,17 +253,22 @@ def capture(outcome: Outcome, learner: Learner, method: Method, task: int, epoch
 def restore(checkpoint: Checkpoint, learner: Learner, method: Method) -> tuple[Outcome, int, int]:
     """Puts a checkpoint's state back; (what was found so far, tasks done, passes done over the next)."""
     checkpoint = copy.deepcopy(checkpoint)  # whoever holds it may resume from it again
-    learner.net.load_state_dict(checkpoint["net"])
-    learner.optimizer.load_state_dict(checkpoint["optimizer"])
-    for member, kept in zip(method.members(), checkpoint["method"], strict=True):
-        for name, value in kept.items():
-            now = getattr(member, name)
-            if hasattr(now, "load_state_dict"):
-                now.load_state_dict(value)
-            else:
-                setattr(member, name, value)
-    task, epoch = checkpoint["task"], checkpoint["epoch"]
-    outcome = Outcome(**checkpoint["outcome"], resumed_after_task=task, resumed_after_epoch=epoch)
+    try:
+        learner.net.load_state_dict(checkpoint["net"])
+        learner.optimizer.load_state_dict(checkpoint["optimizer"])
+        for member, kept in zip(method.members(), checkpoint["method"], strict=True):
+            for name in member.kept:
+                now, value = getattr(member, name), kept.pop(name)
+                if hasattr(now, "load_state_dict"):
+                    now.load_state_dict(value)
+                else:
+                    setattr(member, name, value)
+            if kept:
+                raise ValueError(f"{', '.join(kept)} is kept by no method")
+        task, epoch = checkpoint["task"], checkpoint["epoch"]
+        outcome = Outcome(**checkpoint["outcome"], resumed_after_task=task, resumed_after_epoch=epoch)
+    except (AttributeError, KeyError, RuntimeError, TypeError, ValueError) as error:  # what torch and Python say of it
+        raise MisfitError("its checkpoint was made by other code and does not fit") from error
     learner.steps = outcome.steps
     return outcome, task, epoch
 

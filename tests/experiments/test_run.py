@@ -170,6 +170,33 @@ def test_a_checkpoint_that_is_not_whole_is_reported_and_the_run_starts_over(imag
     assert not list(tmp_path.glob("checkpoints/*"))
 
 
+OTHERS = {
+    "a wider layer": lambda c: c["net"].update({"layer2.weight": torch.zeros(10, 13)}),
+    "another optimiser": lambda c: c["optimizer"].clear(),
+    "less is kept": lambda c: c["method"][0].pop("weights"),
+    "more is kept": lambda c: c["method"][0].update(teacher=torch.zeros(2)),
+    "one method more": lambda c: c["method"].append({}),
+    "an outcome with more to it": lambda c: c["outcome"].update(colour="red"),
+}
+
+
+@pytest.mark.parametrize("other", OTHERS)
+def test_a_checkpoint_of_other_code_is_reported_and_the_run_starts_over(images, tmp_path, other):
+    whole = go(images, eg.L2(coef=3.0))
+    with pytest.raises(StopError):
+        go(images, eg.L2(coef=3.0), out=tmp_path, watch=stop_in_task(2))
+    (path,) = tmp_path.glob("checkpoints/*/*")
+    checkpoint = torch.load(path, weights_only=True)
+    OTHERS[other](checkpoint)
+    torch.save(checkpoint, path)
+    said = []
+    spec = Spec(eg.split(images, kind="class"), eg.L2(coef=3.0), NET, TRAINING)
+    record = run_spec(spec, tmp_path, say=said.append)
+    assert said == ["split-own/class l2 seed 0: its checkpoint was made by other code and does not fit; it starts anew"]
+    assert facts(record) == facts(whole)
+    assert record.environment["resumed_after_task"] == 0
+
+
 def test_half_a_checkpoint_beside_a_whole_one_is_no_harm(images, tmp_path):
     """A crash while writing leaves the part, and the checkpoint before it."""
     with pytest.raises(StopError):
