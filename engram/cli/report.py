@@ -53,13 +53,14 @@ def report(arguments: list[str]) -> int:
     """The command."""
     options = parse(ReportOptions, arguments, "engram report")
     check(options)
-    if not record_files(options):
+    data = page_data(options)
+    if not data["records"]:
         where = ", ".join(map(str, options.records or (options.results,)))
         raise WrongCallError(f"no records in {where}; name files or folders with some (*.jsonl)")
     writable(options.out.parent)
     if options.out.is_dir():
         raise WrongCallError(f"out {options.out} is a folder; name a file")
-    page = html(page_data(options))
+    page = html(data)
     options.out.parent.mkdir(parents=True, exist_ok=True)
     options.out.write_text(page, encoding="utf-8")
     ERR.print(f"{escape(str(options.out))}: {len(page.encode()) / 1e6:.1f} MB")

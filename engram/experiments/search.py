@@ -177,6 +177,11 @@ def check_folder(out: Path, bases: Sequence[Spec], trials: int, select_on: Selec
     for file in sorted(out.glob("*.jsonl")):
         for record in records.read(file):
             if (record.scenario, record.method) not in names:
+                if record.key in keys:
+                    raise ValueError(
+                        f"{file} has this search of {record.method} under another name of the same images, "
+                        f"{record.scenario}; go on under that name, or give another folder"
+                    )
                 continue
             stage, selected_on = record.search.get("stage"), record.search.get("selected_on")
             if selected_on != select_on or (stage == "trial" and record.key not in keys):

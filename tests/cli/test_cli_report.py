@@ -75,6 +75,8 @@ def test_samples_are_put_into_the_page(engram: Engram, work: Path) -> None:
     ("call", "words"),
     [
         (["report"], "no records in results"),
+        (["report", "empty.jsonl"], "no records in empty.jsonl"),
+        (["report", "other.jsonl"], "line 1: not a whole record, skipped\nengram: no records in other.jsonl"),
         (["report", "nowhere.jsonl"], "records nowhere.jsonl do not exist"),
         (["report", "a.jsonl", "--samples", "nowhere"], "samples nowhere is not a folder"),
         (["report", "a.jsonl", "--out", "folder"], "out folder is a folder"),
@@ -86,10 +88,13 @@ def test_samples_are_put_into_the_page(engram: Engram, work: Path) -> None:
 def test_wrong_calls_are_refused(engram: Engram, work: Path, call: list[str], words: str) -> None:
     made(work / "a.jsonl")
     (work / "folder").mkdir()
+    (work / "empty.jsonl").touch()
+    (work / "other.jsonl").write_text("{}\n")
+    before = sorted(work.iterdir())
     answer = engram(*call)
     assert answer.status == 2
     assert words in answer.err
-    assert sorted(path.name for path in work.iterdir()) == ["a.jsonl", "folder"]
+    assert sorted(work.iterdir()) == before
 
 
 def test_a_report_is_made_without_torch(work: Path) -> None:

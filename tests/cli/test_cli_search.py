@@ -1,6 +1,7 @@
 """`engram search` and `engram diff`: what they print, record and refuse."""
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -54,6 +55,18 @@ def test_a_search_leaves_records_a_ledger_and_a_figure(engram: Engram) -> None:
     refused = engram(*SEARCH, "--select-on", "test")
     assert refused.status == 2
     assert "runs selected on holdout of sgd" in refused.err
+
+
+def test_the_same_images_by_another_name_are_refused_in_a_folder_of_theirs(engram: Engram, data: Path) -> None:
+    """The runs are the same, so that they would be taken from the records, under a name that is not asked for."""
+    shutil.copy(data / "tiny.npz", "twin.npz")
+    search = ("sgd", "--trials", "2", "--seeds", "1", "--workers", "1")
+    assert engram("search", "split-tiny/class", *search).status == 0
+    before = Path("runs/search/records.jsonl").read_bytes()
+    answer = engram("search", "split-twin.npz/class", *search)
+    assert answer.status == 2
+    assert "this search of sgd under another name of the same images, split-tiny/class" in answer.err
+    assert Path("runs/search/records.jsonl").read_bytes() == before
 
 
 def test_selecting_on_test_says_so(engram: Engram) -> None:
