@@ -320,12 +320,19 @@ def sampled(maker: str) -> str:
 
 
 def times(name: str) -> str:
-    """How long the runs of a table's cells took, as medians by method; those of a like time together."""
-    made: dict[str, list[float]] = {}
+    """How long the runs of a table's cells took, as medians by method; those of a like time together. Table 4 has split
+    and permuted scenarios, which are apart."""
+    made: dict[str, dict[str, list[float]]] = {}
     for record in records.read(ROOT / "results" / f"{name}.jsonl"):
         twin = name not in QUEUE_TABLES and record.preset != f"{record.scenario} {record.method}"
         if record.status == "done" and not twin:
-            made.setdefault(record.method, []).append(record.seconds)
+            of = made.setdefault(record.scenario.partition("-")[0] if name == "table4" else "", {})
+            of.setdefault(record.method, []).append(record.seconds)
+    return "; ".join(f"{maker}: {like_times(of)}" if maker else like_times(of) for maker, of in made.items())
+
+
+def like_times(made: dict[str, list[float]]) -> str:
+    """Medians by method, those of a like time together."""
     medians = sorted((statistics.median(seconds), method) for method, seconds in made.items())
     groups: list[list[tuple[float, str]]] = []
     for found in medians:

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field, replace
 from itertools import combinations
 from typing import Any
 
-from engram.experiments.records import Record, setting_of
+from engram.experiments.records import Record, setting_of, supersedes
 from engram.experiments.statistics import Paired, corrected, paired
 
 
@@ -44,7 +44,7 @@ def grouped(records: Sequence[Record]) -> list[Runs]:
     found: dict[str, Runs] = {}
     for record in records:
         cell = found.setdefault(setting_of(record), Runs(record.scenario, record.method, flat(record.spec)))
-        if record.seed not in cell.by_seed or cell.by_seed[record.seed].status != "done":
+        if supersedes(record, cell.by_seed.get(record.seed)):
             cell.by_seed[record.seed] = record
     return list(found.values())
 

@@ -6,7 +6,7 @@ import time
 import traceback
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol
@@ -114,6 +114,9 @@ def run_jobs(
     known, waiting = store.finished(), deque[Job]()
     for job in jobs:
         if record := known.get(job.key):
+            if job.preset and not record.preset:  # made from Python, which knows nothing of published settings
+                record = replace(record, preset=job.preset)
+                store.add(record, file)
             yield job, record
         else:
             waiting.append(job)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import json
+import math
 import os
 import sys
 from collections.abc import Callable, Iterable
@@ -81,6 +82,12 @@ def setting_of(record: Record, *besides: str) -> str:
     return json.dumps([record.scenario, record.method, canonical(spec)], sort_keys=True)
 
 
+def supersedes(record: Record, other: Record | None) -> bool:
+    """Whether a record counts in the place of an earlier one of its setting and seed, which count once: a success
+    stays, until a later one with another key, which other code made."""
+    return other is None or other.status != "done" or (record.status == "done" and record.key != other.key)
+
+
 def offline_of(record: Record, others: Iterable[Record]) -> Record | None:
     """The offline run that intransigence is measured against: of the same scenario, network and seed, no trial of a
     search; where there are several, the published one."""
@@ -130,16 +137,15 @@ def parse(text: str, path: Path, first: int, say: Callable[[str], None]) -> list
 
 def well_typed(record: Record) -> bool:
     """Whether a record holds what its names say; files are written by anyone."""
-    number = (int, float)
     return (
         all(isinstance(text, str) for text in (record.key, record.scenario, record.method, record.status))
         and isinstance(record.seed, int)
         and all(isinstance(d, dict) for d in (record.spec, record.environment, record.search, record.memory))
         and isinstance(record.preset, str | None)
-        and all(isinstance(getattr(record, name), (*number, type(None))) for name in METRICS)
-        and all(isinstance(value, number) for value in (record.steps, record.seconds))
+        and all(value is None or is_number(value) for value in (getattr(record, name) for name in METRICS))
+        and all(is_number(value) for value in (record.steps, record.seconds))
         and isinstance(record.accuracy, list)
-        and all(isinstance(row, list) and all(isinstance(a, number) for a in row) for row in record.accuracy)
+        and all(isinstance(row, list) and all(is_number(a) for a in row) for row in record.accuracy)
         and isinstance(record.curve, list)
         and all(isinstance(at, dict) for at in record.curve)
         and all(
@@ -147,6 +153,10 @@ def well_typed(record: Record) -> bool:
             for parts in record.memory.values()
         )
     )
+
+
+def is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and math.isfinite(value)
 
 
 def append(path: Path, record: Record) -> None:

@@ -33,13 +33,14 @@ class Store:
     def finished(self) -> dict[str, Record]:
         """By key, the runs that are recorded and did not fail; reads what was added to the files since the last look.
 
-        Files are taken in the order of their names, and the first record of a key counts.
+        Files are taken in the order of their names, and the first record of a key counts, or the first with a label.
         """
         for path in sorted(self.folder.glob("*.jsonl")):
             for record in self._new(path):
-                if record.status != "failed":
+                known = self._finished.get(record.key)
+                if record.status != "failed" and (known is None or (record.preset and not known.preset)):
                     record.reused = True
-                    self._finished.setdefault(record.key, record)
+                    self._finished[record.key] = record
         return self._finished
 
     def _new(self, path: Path) -> list[Record]:

@@ -12,7 +12,7 @@ from functools import cache
 from importlib import resources
 from typing import Any, Literal, get_args
 
-from engram.experiments.records import Record
+from engram.experiments.records import Record, supersedes
 from engram.paper.notes import MISSING, SUB_SAMPLED, notes
 
 Verdict = Literal["agrees", "higher", "lower", "missing"]
@@ -159,7 +159,7 @@ def runs_by_label(records: Iterable[Record]) -> dict[str, dict[int, Record]]:
     for record in records:
         if record.preset and record.search.get("stage") != "trial":
             runs = found.setdefault(record.preset, {})
-            if record.seed not in runs or runs[record.seed].status != "done":  # a seed counts once, a success stays
+            if supersedes(record, runs.get(record.seed)):
                 runs[record.seed] = record
     return found
 

@@ -124,7 +124,7 @@ class Ours:
         return Measured(difference, welched(part, *ours), min(len(a), len(b)), STAND_IN)
 
     def queue(self, part: Part) -> Measured:
-        """Cells of the long queue: their means, for want of common seeds of the best and the worst weight."""
+        """Cells of the long queue, from their means and deviations as the table has them; runs are not paired."""
         found = {place: self.cell(place) for place in (part.a, *part.b)}
         missing = tuple(str(place) for place, cell in found.items() if cell is None)
         if missing:

@@ -35,7 +35,7 @@ class Again:
 
 def shuffled(records: Sequence[Record], seed: int) -> list[Record]:
     """The finished runs in a random order: the first ones are picked."""
-    done = [record for record in records if record.status == "done"]
+    done = [record for record in records if record.status == "done" and record.average_accuracy is not None]
     return random.Random(seed).sample(done, len(done))
 
 

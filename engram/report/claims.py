@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from engram.experiments.statistics import ALPHA
+from engram.experiments.statistics import ALPHA, needed
 from engram.paper.cells import BAND_WITHOUT_SPREAD, RUNS_COPIED
 from engram.paper.claim_tests import Judged, Result, Side
 from engram.paper.claims import MARGIN, MUCH
@@ -22,8 +22,9 @@ HOW = (
     f"{BAND_WITHOUT_SPREAD:g} points apart. About as good is not worse by more than {MARGIN:g} points, much better is "
     f"by more than {MUCH:g} (claim 2: in class learning, where it says most of all; else better is enough), hardly "
     f"(claim 6) is within {MARGIN:g}. Copied rows count as {RUNS_COPIED} runs in print; random and zero heads are "
-    "paired over weights and seeds. A claim fails where one of its comparisons is shown to be otherwise, and holds "
-    "where all (6 and 7: where more than half) are shown."
+    f"paired over weights and seeds. Not significant (claims 4 and 7) is what has no p below {ALPHA:g} without that "
+    f"correction either, in {needed()} runs or more. A claim fails where one of its comparisons is shown to be "
+    "otherwise, and holds where all (6 and 7: where more than half) are shown."
 )
 NAMED = 6
 """Settings without records that a terminal names a claim."""

@@ -15,7 +15,7 @@ def markdown(table: str, cells: Sequence[Cell], twins: Sequence[TwinCell], foote
     columns = [f"{above}<br>{below}" for above, parts in headings(cells) for below in parts or [""]]
     columns = [column.removesuffix("<br>") for column in columns]
     memory = ["Memory"] if with_memory(table) else []
-    first = "Tasks" if table in QUEUE_TABLES else "Method"
+    first = "Tasks" if table in QUEUE_TABLES else "Method<br>Known total #class?" if table == "table4" else "Method"
     lines = [
         f"**Table {table.removeprefix('table')}: {TABLES[table][0]}.** Average accuracy in percent, ours above print.",
         "",

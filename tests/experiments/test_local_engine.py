@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 from helpers import blobs
-from sweep_helpers import Sweep, ended
+from sweep_helpers import Sweep, bits, ended
 
 import engram as eg
 from engram.experiments import local
@@ -56,6 +56,18 @@ def test_workers_that_die_cost_their_run_a_retry_and_the_sweep_goes_on(sweep: Sw
         assert {seed for seed, record in again.items() if record.reused} == {0, 2}
         assert [again[seed].environment["resumed_after_task"] for seed in (1, 3)] == [1, 1]
     sweep.check(4)
+
+
+def test_a_run_recorded_without_its_label_gets_it_when_it_is_asked_for_by_it(sweep: Sweep) -> None:
+    """As a run that was made from Python, which `reproduce` finds: the table goes by labels."""
+    job = replace(sweep.job(0), preset="a published setting")
+    for first, preset, kept in ((sweep.job(0), None, [None]), (job, job.preset, [None, job.preset])):
+        ((_, record),) = run_jobs([first], sweep.out)
+        assert record.preset == preset
+        assert [r.preset for r in sweep.found()] == kept
+    ((_, again),) = run_jobs([job], sweep.out)  # and once is enough
+    assert [r.preset for r in sweep.found()] == [None, job.preset]
+    assert bits(replace(again, preset=None)) == bits(sweep.found()[0])
 
 
 def test_a_sweep_that_is_left_ends_its_workers_at_once(sweep: Sweep) -> None:

@@ -89,7 +89,16 @@ def test_a_line_that_is_no_record_is_skipped(tmp_path, line):
 
 @pytest.mark.parametrize(
     "wrong",
-    [{"average_accuracy": "50"}, {"accuracy": [["a"]]}, {"search": []}, {"preset": 5}, {"seed": "0"}, {"memory": []}],
+    [
+        {"average_accuracy": "50"},
+        {"average_accuracy": math.nan},
+        {"accuracy": [["a"]]},
+        {"accuracy": [[math.inf]]},
+        {"search": []},
+        {"preset": 5},
+        {"seed": "0"},
+        {"memory": []},
+    ],
 )
 def test_a_line_whose_values_are_of_other_types_is_skipped(tmp_path, wrong):
     path = tmp_path / "records.jsonl"

@@ -1,6 +1,7 @@
 """Cells: bands and verdicts by hand, from numbers of the printed tables."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -128,6 +129,16 @@ def test_a_run_that_succeeded_is_not_undone_by_a_later_failure():
     preset = "split-mnist/domain sgd"
     cell = one("table2", "sgd", "domain", *records(preset, 63.2), *records(preset, None, status="failed"))
     assert (cell.n, cell.failed) == (1, 0)
+
+
+def test_the_later_of_two_runs_counts_where_other_code_made_it():
+    """A changed protocol changes keys: what is run anew takes the place of what was there."""
+    preset = "split-mnist/domain sgd"
+    (old,), (again,) = records(preset, 60.0), records(preset, 61.0)
+    (new,) = [replace(r, key="new") for r in records(preset, 63.2)]
+    (broken,) = [replace(r, key="newer") for r in records(preset, None, status="failed")]
+    assert one("table2", "sgd", "domain", old, again).ours == 60.0
+    assert one("table2", "sgd", "domain", old, new, broken).ours == 63.2
 
 
 @pytest.mark.parametrize(

@@ -49,6 +49,7 @@ def record(
         "preset": f"{name} {method}" if published else None,
         "environment": {"engram": "0.1.0", "torch": "2.13.0", "cpu": "a processor", "peak_mb": 500 + seed},
     }
+    values |= {"key": f"{name} {changes['spec']}"} if "spec" in changes else {}
     return Record(**{**values, **changes})
 
 

@@ -340,10 +340,16 @@ def test_no_record_that_json_can_hold_breaks_the_page(wrong):
 
 
 def test_what_is_not_a_number_does_not_reach_the_page():
-    data = assemble([record(score=50.0, seconds=math.nan, forgetting=math.inf)])
-    (setting,) = data["settings"].values()
-    assert (setting["runs"][0]["seconds"], setting["runs"][0]["forgetting"]) == (None, None)
-    assert tidy([1e-7, 12.345678, 3]) == [1e-7, 12.3457, 3]
+    data = assemble([record(seconds=math.nan), record(forgetting=math.inf), record(score=math.nan), record(seed=1)])
+    assert (data["records"], data["skipped"]) == (1, 3)
+    assert tidy([1e-7, 12.345678, 3, math.nan, -math.inf]) == [1e-7, 12.3457, 3, None, None]
+
+
+def test_a_run_that_got_its_label_later_is_one_run():
+    """As `reproduce` adds it, of one that was made from Python."""
+    made = record("si", score=20.0)
+    (setting,) = gather([made, record("si", score=20.0, published=True)])
+    assert (setting.label, len(setting.runs)) == ("split-mnist/class si", 1)
 
 
 def test_nothing_in_the_data_is_markup():

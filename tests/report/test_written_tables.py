@@ -124,6 +124,18 @@ def test_special_characters():
     assert escaped("5 % & #1_a ± ½ <x>") == r"5 \% \& \#1\_a $\pm$ $\frac12$ $<$x$>$"
 
 
+def test_table_4_in_markdown_asks_the_question_that_no_and_yes_answer():
+    found = written("markdown", "table4", cells("table4", []), [], [])
+    assert "| Method<br>Known total #class? | Split MNIST<br>No | Split MNIST<br>Yes |" in found
+
+
+def test_notes_on_weights_and_inputs_are_true_of_each_table():
+    of = {table: written("markdown", table, cells(table, []), [], []) for table in ("table2", "table4")}
+    assert "ours are print's.\n" in of["table2"]
+    assert "ours are print's of the columns with unknown classes.\n" in of["table4"]
+    assert ["without normalisation" in text for text in of.values()] == [True, False]  # only the copied rows
+
+
 def test_markdown_has_one_width_and_says_all_of_a_cell():
     text = document("markdown")
     rows = [line for line in text.splitlines() if line.startswith("|")]

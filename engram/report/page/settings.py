@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from engram.experiments.records import Record, setting_of, well_typed
+from engram.experiments.records import Record, setting_of, supersedes, well_typed
 
 ASIDE = ("seed", "threads", "device", "evaluation.")
 """What a setting's values do not depend on, or only in their last bits."""
@@ -90,12 +90,16 @@ def canonical(record: Record) -> str:
     return f"{record.preset or setting_of(record)} {stage}"
 
 
-def gather(records: Iterable[Record]) -> list[Setting]:
-    """The settings in the order of their first records; a seed counts once, and a success stays."""
+def gather(records: Sequence[Record]) -> list[Setting]:
+    """The settings in the order of their first records; a seed counts once, and so does a run that got its label
+    later."""
     found: dict[str, dict[int, Record]] = {}
+    labelled = {record.key for record in records if record.preset}
     for record in records:
+        if record.preset is None and record.key in labelled:
+            continue
         runs = found.setdefault(canonical(record), {})
-        if record.seed not in runs or runs[record.seed].status != "done":
+        if supersedes(record, runs.get(record.seed)):
             runs[record.seed] = record
     return [
         Setting(
