@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 from torch import Tensor, nn
 
 from engram.learning.learner import Learner
@@ -11,9 +12,11 @@ from engram.learning.method import Method
 
 
 def size(value: Any) -> int:
-    """Bytes of all tensors inside a value."""
+    """Bytes of all tensors and arrays inside a value."""
     if isinstance(value, Tensor):
         return value.numel() * value.element_size()
+    if isinstance(value, np.ndarray):
+        return value.nbytes
     if isinstance(value, Learner):  # a teacher
         return size(value.net)
     if isinstance(value, nn.Module):

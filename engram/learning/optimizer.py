@@ -20,6 +20,8 @@ OPTIMIZERS: dict[str, type[torch.optim.Optimizer]] = {
 }
 STATE = {"adam": ("exp_avg", "exp_avg_sq"), "adagrad": ("sum",), "sgd": ()}
 """What the fused kernels keep for each parameter, besides the step count."""
+FULL = ("exp_avg", "exp_avg_sq", "max_exp_avg_sq", "sum", "momentum_buffer")
+"""Of what any optimiser with a fused kernel keeps: what has its parameter's shape."""
 
 
 def leave_out_compiler() -> None:
@@ -113,6 +115,12 @@ class Optimizer:
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self.torch.load_state_dict(state)
+        for p, kept in self.torch.state.items():
+            if self.direct and not set(STATE[self.direct]) <= set(kept):
+                raise ValueError(f"no state of {self.direct}: it has {', '.join(kept)}")
+            odd = [key for key, value in kept.items() if key in FULL and value is not None and value.shape != p.shape]
+            if odd:  # fused kernels do not look
+                raise ValueError(f"{odd[0]} has another shape than its parameter")
         self._state = self._count = None
         counts = {float(s["step"]) for s in self.torch.state.values() if "step" in s}
         if len(counts) > 1 or 0 < len(self.torch.state) < len(self.params):  # one count for all would be wrong

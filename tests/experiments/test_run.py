@@ -173,6 +173,9 @@ def test_a_checkpoint_that_is_not_whole_is_reported_and_the_run_starts_over(imag
 OTHERS = {
     "a wider layer": lambda c: c["net"].update({"layer2.weight": torch.zeros(10, 13)}),
     "another optimiser": lambda c: c["optimizer"].clear(),
+    "an optimiser's state of other shapes": lambda c: c["optimizer"]["state"][0].update(exp_avg=torch.zeros(1, 1)),
+    "another optimiser's state": lambda c: [s.update(sum=s.pop("exp_avg")) for s in c["optimizer"]["state"].values()],
+    "more tasks than were looked at": lambda c: c.update(task=99),
     "less is kept": lambda c: c["method"][0].pop("weights"),
     "more is kept": lambda c: c["method"][0].update(teacher=torch.zeros(2)),
     "one method more": lambda c: c["method"].append({}),
