@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import math
 from typing import Any, NamedTuple
 
 from engram.data import CATALOG, DataError, Images, images
@@ -58,7 +59,7 @@ def parse(text: str) -> Name:
     front, slash, kind = text.rpartition("/")
     if not slash or kind not in KINDS:
         front = front if slash and kind not in KINDS else text
-        near = difflib.get_close_matches(kind, KINDS, n=1) if slash else []
+        near = difflib.get_close_matches(kind.lower(), KINDS, n=1) if slash else []
         raise ScenarioError(
             f"scenario {text!r} does not end in a kind; "
             + (f"did you mean {front}/{near[0]}? " if near else "")
@@ -103,8 +104,9 @@ def scenario(text: str, **options: Any) -> Scenario:
     name = parse(text)
     found = tuple(map(loaded, name.images.split("+") if name.maker == "queue" else [name.images]))
     values = {**preparation(name)[0], **options}
-    if name.maker == "split" and "classes_per_task" not in values:
-        values["classes_per_task"] = fitting(found[0].n_classes)
+    if name.maker != "permuted" and "classes_per_task" not in values:
+        k = fitting(math.gcd(*(one.n_classes for one in found)), alone=len(found) == 1)
+        values["classes_per_task"] = "all" if k == 1 and len(found) > 1 else k
     return MAKERS[name.maker](images=found, kind=name.kind, **values)  # type: ignore[arg-type]
 
 
@@ -117,6 +119,7 @@ def loaded(name: str) -> Images:
         raise DataError(f"{error}\nFor {LONG_QUEUE}, {STAND_IN} can stand in: --letters {STAND_IN}") from error
 
 
-def fitting(classes: int) -> int:
-    """Classes a task where nothing is asked for: two, or the next number that makes two or more equal tasks."""
-    return next((k for k in range(2, classes) if classes % k == 0), 1)
+def fitting(classes: int, alone: bool = True) -> int:
+    """Classes a task where nothing is asked for: two, or the next number that makes equal tasks, of a set that is
+    alone two or more; 1 where there is none."""
+    return next((k for k in range(2, classes + (not alone)) if classes % k == 0), 1)

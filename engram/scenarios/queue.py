@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -78,10 +79,11 @@ class Queue(Scenario):
             if k == "all":
                 k = n
             if not isinstance(k, int) or k < 1 or n % k:
-                fits = [str(d) for d in range(1, n + 1) if n % d == 0]
+                common = math.gcd(*(images.n_classes for images in self.images))
+                fits = [str(d) for d in range(1, common + 1) if common % d == 0]
                 raise ScenarioError(
                     f"classes_per_task {self.classes_per_task}: the {n} classes of {images.name} do not make such "
-                    f"tasks; give all, or a number that divides every set's ({', '.join(fits)} here)"
+                    f"tasks; give all, or a number that divides every set's: {', '.join(fits)}"
                 )
             found += [Group(i, slice(first, first + k)) for first in range(0, n, k)]
         return found

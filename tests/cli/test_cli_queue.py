@@ -59,6 +59,20 @@ def test_runs_name_what_stands_in_for_emnist_letters(engram: Engram, work: Path,
     assert (unnamed.status, "--letters cyrillic-letters" in unnamed.err) == (2, True)
 
 
+def test_sets_whose_classes_have_no_common_divisor_are_a_task_each(engram: Engram, work: Path, data: Path) -> None:
+    """4 and 5 classes; 4 and 6 make tasks of two, 3 and 9 of three."""
+    for classes in (3, 5, 6, 9):
+        np.savez(data / f"of{classes}.npz", **arrays(classes))
+    for other, tasks in (("tiny+of5", [4, 5]), ("tiny+of6", [2] * 5), ("of3+of9", [3] * 4)):
+        found = engram("describe", f"queue-{other}/task", "--json").json
+        assert [len(task["classes"]) for task in found["tasks"]] == tasks
+    assert engram("run", "queue-tiny+of5/task", "adam", "--epochs", "1").status == 0
+    single = engram("describe", "queue-tiny+of5/task", "--classes-per-task", "1", "--json").json
+    assert len(single["tasks"]) == 9
+    wrong = engram("describe", "queue-tiny+of6/task", "--classes-per-task", "4")
+    assert (wrong.status, "every set's: 1, 2\n" in wrong.err) == (2, True)
+
+
 @pytest.mark.parametrize("kind", ["task", "domain", "class", "class-known", "iid"])
 def test_every_kind_of_queue_runs(engram: Engram, work: Path, queue: Path, kind: str) -> None:
     call = ("run", f"queue-mnist+svhn/{kind}", "ewc", "--epochs", "1", "--order", "shuffled", "--fit", "crop", "--json")
