@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import atexit
+import errno
 import gc
 import importlib
+import os
 import sys
 from collections.abc import Callable, Sequence
 
@@ -54,13 +56,27 @@ def main(arguments: Sequence[str] | None = None) -> None:
     argv = list(sys.argv[1:] if arguments is None else arguments)
     atexit.register(gc.freeze)  # or the interpreter looks through all of torch for what it could free, at the very end
     try:
-        sys.exit(dispatch(argv))
+        status = dispatch(argv)
+        if sys.stdout:
+            sys.stdout.flush()  # what cannot be written is told here, not by the interpreter at its very end
+        sys.exit(status)
     except KeyboardInterrupt:
         print("\nengram: stopped; the same command goes on where it was", file=sys.stderr)
         sys.exit(130)
     except BrokenPipeError:  # a pager or head was closed: not an error of ours
         sys.stderr.close()
         sys.exit(0)
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EIO):
+            raise
+        leave_stdout()
+        print(f"engram: nothing more can be written: {error.strerror}; what is recorded is kept", file=sys.stderr)
+        sys.exit(1)
+
+
+def leave_stdout() -> None:
+    """What is still to be printed goes nowhere: nobody reads it, or it cannot be written."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def dispatch(argv: list[str]) -> int:

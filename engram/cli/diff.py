@@ -68,7 +68,7 @@ def print_differences(found: Sequence[Difference]) -> None:
         for one in shown:
             test = one.test
             table.add_row(
-                one.scenario,
+                escape(one.scenario),
                 escape(one.cell),
                 *("" if mean is None else f"{mean:.2f}" for mean in (one.a, one.b)),
                 f"{test.difference:+.2f}" if test and test.n else "",

@@ -8,6 +8,7 @@ import statistics
 import time
 from typing import Any
 
+from rich.markup import escape
 from rich.table import Table
 
 from engram.bench import stepper
@@ -37,13 +38,12 @@ def dry_run(spec: Spec, flags: list[Flag], options: Any, seeds: list[int]) -> in
         named = {f"{f.group}.{f.label}": source for f, source in sources.items()}
         print(json.dumps({"spec": spec.to_json(), "key": spec.key, "sources": named, **cost}))
         return 0
-    table = Table(
-        title=f"{spec.scenario_name} {spec.method_name}, key {spec.key} (seed {spec.seed})", title_justify="left"
-    )
+    title = f"{spec.scenario_name} {spec.method_name}, key {spec.key} (seed {spec.seed})"
+    table = Table(title=escape(title), title_justify="left")
     for column in ("value", "", "source"):
         table.add_column(column)
     for f in flags:
-        table.add_row(f"{f.group}.{f.label}", str(values[f]), sources[f])
+        table.add_row(f"{f.group}.{f.label}", escape(str(values[f])), sources[f])
     OUT.print(table)
     OUT.print(
         f"{cost['steps']:,} steps a run, {len(seeds)} run(s), about {cost['seconds'] * len(seeds):.0f} s in all "

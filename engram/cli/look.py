@@ -8,6 +8,7 @@ from typing import Any
 
 import tyro
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from engram.cli import WrongCallError
@@ -111,19 +112,19 @@ def description(name: str, scenario: Any, seed: int) -> dict[str, Any]:
 
 
 def print_description(found: dict[str, Any]) -> None:
-    tasks = Table(title=f"{found['scenario']}: {len(found['tasks'])} tasks", title_justify="left")
+    tasks = Table(title=escape(f"{found['scenario']}: {len(found['tasks'])} tasks"), title_justify="left")
     for column in ("task", "classes", "train", "test", "outputs in play"):
         tasks.add_column(column, justify="left" if column == "classes" else "right")
     for task in found["tasks"]:
         names = task["classes"] if len(task["classes"]) <= 12 else [*task["classes"][:10], "…"]
         first, last = task["outputs"]
         tasks.add_row(
-            str(task["task"]), " ".join(names), f"{task['train']:,}", f"{task['test']:,}", f"{first + 1}–{last}"
+            str(task["task"]), escape(" ".join(names)), f"{task['train']:,}", f"{task['test']:,}", f"{first + 1}–{last}"
         )
     OUT.print(tasks)
     print_rows([found])
     for column, reason in found["evidence"]["reasons"].items():
-        OUT.print(f"  {column}: {reason}")
+        OUT.print(f"  {column}: {reason}", markup=False)
     head = "several heads, selected by task identity, also at test time" if found["heads"] == "multi" else (
         "one head; task identity is not needed at test time"
     )  # fmt: skip
@@ -157,7 +158,7 @@ def print_rows(found: list[dict[str, Any]], console: Console = OUT) -> None:
     for column in found[0]["evidence"]["row"]:
         table.add_column(column, justify="left" if column == "learning scenario" else "center")
     for one in found:
-        table.add_row(one["scenario"], *one["evidence"]["row"].values())
+        table.add_row(escape(one["scenario"]), *one["evidence"]["row"].values())
     console.print(table)
     console.print("  S one head, M several heads, I task identity given")
 
@@ -180,7 +181,7 @@ def ls(arguments: list[str]) -> int:
     for column in rows[0]:
         table.add_column(column.replace("_", " "), overflow="fold")
     for row in rows:
-        table.add_row(*(cell_text(value) for value in row.values()))
+        table.add_row(*(escape(cell_text(value)) for value in row.values()))
     OUT.print(table)
     if what == "methods":
         OUT.print(

@@ -19,7 +19,7 @@ from engram.experiments.spec import NETS, Spec, SpecError, net_name, new_net
 from engram.learning.combine import combine
 from engram.learning.evaluate import Evaluation
 from engram.learning.method import Method
-from engram.learning.train import new_learner
+from engram.learning.train import check_kept, new_learner
 from engram.methods import load_file, methods, name_of
 from engram.methods.rehearsal import Rehearsal
 from engram.paper.cells import Protocol
@@ -80,6 +80,11 @@ def fitted(spec: Spec, options: Any) -> Spec:
     pixels = math.prod(tasks.shape)
     net = spec.net.build(tasks.shape, tasks.outputs)
     buffers = [m for m in spec.method.members() if isinstance(m, Rehearsal)]
+    for member in spec.method.members():
+        if member.kept and type(member).kept_bytes is Method.kept_bytes:
+            raise ValueError(
+                f"memory_budget {budget:,}: {name_of(member)} does not say how much it keeps; give it a kept_bytes"
+            )
     fixed = sum(m.kept_bytes(net, pixels) for m in spec.method.members() if m not in buffers)
     if fixed > budget:
         raise ValueError(f"method {spec.method_name} keeps {fixed:,} bytes, more than memory_budget {budget:,}")
@@ -100,6 +105,7 @@ def tried(spec: Spec) -> None:
     tasks, method = spec.scenario.deal(spec.seed), copy.deepcopy(spec.method)
     try:
         learner = new_learner(tasks, method, spec.net, spec.training, spec.seed, torch.device("cpu"))
+        check_kept(method)
         first = method.curriculum(tasks)[0]  # with offline, all tasks at once
         learner.task = first.index
         method.begin_task(learner, first)
@@ -191,13 +197,18 @@ def find_spec(what: str, out: Path) -> dict[str, Any]:
     path = Path(what)
     if path.is_file():
         try:
-            values = json.loads(path.read_text().splitlines()[0] if path.suffix == ".jsonl" else path.read_text())
-        except (json.JSONDecodeError, IndexError, UnicodeDecodeError) as error:
+            text = path.read_text()
+            lines = [line for line in text.split("\n") if line.strip()] if path.suffix == ".jsonl" else [text]
+            found = [json.loads(line) for line in lines]
+        except (ValueError, RecursionError) as error:
             raise SpecError(f"{what} is not JSON: {error}") from error
-        found = values.get("spec", values) if isinstance(values, dict) else values
-        if not isinstance(found, dict):
+        if len(found) != 1:
+            raise SpecError(f"{what} holds {len(found) or 'no'} records; name one by its key")
+        (values,) = found
+        spec = values.get("spec", values) if isinstance(values, dict) else values
+        if not isinstance(spec, dict):
             raise SpecError("not a spec of a run: it holds no names and values")
-        return found
+        return spec
     folders = list(dict.fromkeys((out, Path("runs"), Path("results"))))
     for folder in folders:
         for file in sorted(folder.glob("*.jsonl")):

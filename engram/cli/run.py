@@ -11,7 +11,7 @@ from typing import Literal
 from rich.markup import escape
 from rich.table import Table
 
-from engram.cli import WrongCallError
+from engram.cli import WrongCallError, leave_stdout
 from engram.cli.dry_run import dry_run
 from engram.cli.options import EngineOptions, parse_flags
 from engram.cli.options import parse as parse_arguments
@@ -134,7 +134,10 @@ def run(arguments: list[str]) -> int:
             own = rate(name, options.optimizer, source_of(name))
             spec = replace(spec, training=replace(spec.training, lr=own.value))
             flags = [replace(f, default=own.value, source=own.source) if f.name == "lr" else f for f in flags]
+        if options.memory_budget is not None and any(flag_of(word) == "capacity" for word in arguments):
+            raise ValueError("give --capacity or --memory-budget, which sizes the buffer, not both")
         spec = fitted(spec, options)
+        writable(options.out)
         seeds, engine = seeds_of(options), engine_of(options, spec.threads)
         tracking = Tracking(options.track, options.out)
         pictures = Pictures(options.samples, spec)
@@ -146,6 +149,11 @@ def run(arguments: list[str]) -> int:
         return dry_run(replace(spec, seed=seeds[0]), flags, options, seeds)
     specs = [replace(spec, seed=seed) for seed in seeds]
     return run_all(specs, options.out, options.json, engine, pictures, tracking)
+
+
+def flag_of(word: str) -> str:
+    """`capacity` of `--capacity=5` and `--rehearsal.capacity`."""
+    return word.partition("=")[0].rpartition(".")[2].removeprefix("--") if word.startswith("--") else ""
 
 
 def say_changes(name: Name, method: str, protocol: Protocol) -> None:
@@ -167,7 +175,7 @@ def run_again(arguments: list[str]) -> int:
         """Repeats a run from its spec."""
 
         spec: str
-        """A JSON file with a spec or a record, or the key of a record in --out or results/."""
+        """A JSON file with a spec or a record, or the key of a record in --out, runs/ or results/."""
         out: Path = Path("runs")
         """Folder for records and checkpoints."""
         json: bool = False
@@ -212,7 +220,11 @@ def run_all(
         tracking.finish(record)
         if not as_json:
             return line(record, store)
-        print(record.to_json(), flush=True)
+        try:
+            print(record.to_json(), flush=True)
+        except BrokenPipeError:
+            leave_stdout()
+            return f"nobody reads standard output any more; the runs go on, and their records are in {escape(str(out))}"
         return None
 
     def watch(event: At) -> None:
@@ -253,7 +265,7 @@ def summary(done: list[Record], out: Path) -> None:
     values = [record.average_accuracy for record in done if record.average_accuracy is not None]
     if not values:
         return
-    table = Table(title=f"{done[0].scenario} {done[0].method}", title_justify="left")
+    table = Table(title=escape(f"{done[0].scenario} {done[0].method}"), title_justify="left")
     for column in ("metric", "mean", "std", "n"):
         table.add_column(column, justify="left" if column == "metric" else "right")
     for metric in ("average_accuracy", "average_incremental_accuracy", "forgetting", "backward_transfer",

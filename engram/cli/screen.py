@@ -3,10 +3,11 @@
 import os
 import sys
 from pathlib import Path
+from typing import TextIO
 
 from rich.console import Console
 
-from engram.cli import WrongCallError
+from engram.cli import WrongCallError, leave_stdout
 
 WIDE = 150
 """Columns where there is no terminal to ask: wide enough that tables in logs are not folded."""
@@ -17,7 +18,7 @@ class Screen(Console):
 
     def on_broken_pipe(self) -> None:
         self.quiet = True
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        leave_stdout()
         raise SystemExit(0)
 
 
@@ -31,5 +32,10 @@ def writable(folder: Path) -> Path:
     return folder
 
 
-OUT = Screen(highlight=False, width=None if sys.stdout.isatty() else WIDE)
-ERR = Screen(highlight=False, stderr=True, width=None if sys.stderr.isatty() else WIDE)
+def width(stream: TextIO | None) -> int | None:
+    """None where the terminal tells; a stream that was closed before we began is None itself."""
+    return None if stream and stream.isatty() else WIDE
+
+
+OUT = Screen(highlight=False, width=width(sys.stdout))
+ERR = Screen(highlight=False, stderr=True, width=width(sys.stderr))

@@ -142,7 +142,7 @@ def point(values: dict[str, object]) -> str:
 def print_found(found: Sequence[Tuned]) -> None:
     """What the search found, and its ledger."""
     on = "held-out images" if found[0].selected_on == "holdout" else "TEST images"
-    results = Table(title=f"{found[0].scenario}: average accuracy over the grid, on {on}", title_justify="left")
+    results = Table(title=f"{escape(found[0].scenario)}: average accuracy over the grid, on {on}", title_justify="left")
     for column in ("method", "best", "median", "worst", "best values", "reported runs, on test images"):
         results.add_column(column, justify="right" if column in ("best", "median", "worst") else "left")
     ledger = Table(title="Tuning ledger", title_justify="left")

@@ -92,7 +92,7 @@ def attempt(
     """The record of a run; what goes wrong inside the run becomes one with status `failed`."""
     try:
         return compute(spec, save=save, resume=resume, watch=watch, say=say)
-    except Exception:
+    except (Exception, SystemExit):
         return failed(spec, traceback.format_exc())
 
 

@@ -126,7 +126,7 @@ def parse(text: str, path: Path, first: int, say: Callable[[str], None]) -> list
             continue
         try:
             record = Record.from_json(line)
-        except (json.JSONDecodeError, TypeError, AttributeError):
+        except (ValueError, RecursionError, TypeError, AttributeError):
             record = None
         if record is not None and well_typed(record):
             records.append(record)
@@ -148,10 +148,21 @@ def well_typed(record: Record) -> bool:
         and all(isinstance(row, list) and all(is_number(a) for a in row) for row in record.accuracy)
         and isinstance(record.curve, list)
         and all(isinstance(at, dict) for at in record.curve)
+        and isinstance(record.spec.get("method", []), list)
+        and all(isinstance(member, dict) for member in record.spec.get("method", []))
+        and isinstance(record.environment.get("data", {}), dict)
+        and (record.search == {} or searched(record.search))
         and all(
             isinstance(parts, dict) and all(isinstance(size, int) for size in parts.values())
             for parts in record.memory.values()
         )
+    )
+
+
+def searched(search: dict[str, Any]) -> bool:
+    """Whether it says what part in a search a run had."""
+    return isinstance(search.get("point"), dict) and all(
+        isinstance(search.get(name), str) for name in ("stage", "selected_on")
     )
 
 

@@ -37,6 +37,10 @@ OWN_CODE = "own code"
 NETS: dict[str, type[Net]] = {"mlp": MLP, "cnn": CNN}
 
 
+MOST_THREADS = 512
+"""No machine has more cores that would speed a run up, and with far more OpenMP ends the process."""
+
+
 class SpecError(ValueError):
     """A spec that cannot be read."""
 
@@ -58,8 +62,10 @@ class Spec:
     def __post_init__(self) -> None:
         if not isinstance(self.seed, int):
             raise SpecError(f"seed {self.seed!r} is no whole number")
-        if not isinstance(self.threads, int) or self.threads < 1:
-            raise SpecError(f"threads {self.threads} is out of range; give 1 or more")
+        if isinstance(self.threads, bool) or not isinstance(self.threads, int) or not 1 <= self.threads <= MOST_THREADS:
+            raise SpecError(f"threads {self.threads} is out of range; give 1 to {MOST_THREADS}")
+        if not isinstance(self.device, str):
+            raise SpecError(f"device {self.device!r} is no name of one, as cpu or cuda:0")
 
     def __str__(self) -> str:
         return f"{self.scenario_name} {self.method_name} seed {self.seed}"

@@ -13,7 +13,7 @@ from dataclasses import fields
 from functools import cache
 from pathlib import Path
 from types import ModuleType
-from typing import get_type_hints
+from typing import ClassVar, get_origin, get_type_hints
 
 from engram.learning.method import Method
 
@@ -51,6 +51,8 @@ def load_file(path: Path, text: str | None = None) -> str:
     if path.suffix != ".py":
         raise ValueError(f"method file {path} is no Python file; its name has to end in .py")
     name = path.stem.replace("_", "-")
+    if "+" in name:
+        raise ValueError(f"method file {path}: + stands between methods that are combined; give the file another name")
     if name in methods():
         raise ValueError(f"method file {path}: there is a method {name} already; give the file another name")
     module = ModuleType(f"engram_user_{path.stem}")
@@ -79,7 +81,11 @@ def load_file(path: Path, text: str | None = None) -> str:
 
 def check_fields(cls: type[Method]) -> None:
     """Refuses a method whose fields cannot be flags, or cannot stand in a record."""
-    get_type_hints(cls)
+    hints = get_type_hints(cls)
+    known = {f.name for f in fields(cls)}
+    for plain in set(inspect.get_annotations(cls)) - known:
+        if get_origin(hints[plain]) is not ClassVar and hints[plain] is not ClassVar:
+            raise ValueError(f"{plain} is annotated but no field; put @dataclass above the class")
     made = cls()
     for f in fields(cls):
         if not f.init:
@@ -106,7 +112,7 @@ def members_of(text: str) -> list[str]:
 def method_class(name: str) -> type[Method]:
     """The method of this name."""
     if name not in methods():
-        near = difflib.get_close_matches(name, methods(), n=2)
+        near = difflib.get_close_matches(name.lower(), methods(), n=2)
         raise ValueError(
             f"method {name!r} is unknown; "
             + (f"did you mean {' or '.join(near)}? " if near else "")

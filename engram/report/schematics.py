@@ -27,6 +27,8 @@ NAMES = {
     "class-known": "Incremental class learning,\nnumber of classes known",
     "iid": "Non-incremental learning",
 }
+MOST_SAMPLES = 30
+"""Images of a task that a picture is made of; each is drawn by itself."""
 MANY_HEADS = 20
 """Heads, beyond which boxes around each would be all that is seen."""
 HEADS = {
@@ -77,8 +79,8 @@ class Figure2:
 @styled()
 def kinds(names: Sequence[str], tasks: int, samples: int, seed: int = 0) -> Figure:
     """Scenarios side by side, a row for every task that is shown."""
-    if min(tasks, samples) < 1:
-        raise ValueError(f"tasks {tasks}, samples {samples}: give 1 or more of each")
+    if not (tasks >= 1 and 1 <= samples <= MOST_SAMPLES):
+        raise ValueError(f"tasks {tasks}, samples {samples}: give 1 or more of each, {MOST_SAMPLES} samples at most")
     found = [scenario(name).deal(seed) for name in names]
     rows = shown(len(found[0]), tasks)
     width = 0.62 * samples + 2.6

@@ -140,9 +140,11 @@ def legend_beside(fig: Figure, axes: Sequence[Axes] | None = None, *, below: boo
 
 
 def checked(path: Path) -> Path:
-    """The path, refused where its suffix is no format."""
+    """The path, refused where its suffix is no format, or where it is a folder."""
     if path.suffix not in SUFFIXES:
         raise ValueError(f"{path}: the suffix {path.suffix!r} is unknown; choose from {', '.join(SUFFIXES)}")
+    if path.is_dir():
+        raise ValueError(f"{path} is a folder; name a file")
     return path
 
 

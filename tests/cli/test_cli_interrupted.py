@@ -5,6 +5,7 @@ import os
 import resource
 import signal
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -124,3 +125,26 @@ def test_a_disk_that_takes_no_more_ends_the_sweep_in_words(engram: Engram, work:
     assert path.read_bytes() == before
     assert engram(*call, "--seeds", "2").status == 0
     assert len(path.read_text().splitlines()) == 2
+
+
+def test_a_sweep_goes_on_when_nobody_reads_its_records_any_more(start: Start, work: Path, data: Path) -> None:
+    process = start("run", "split-tiny/class", "adam", "--epochs", "1", "--seeds", "3", "--workers", "1", "--json")
+    assert process.stdout is not None
+    assert process.stderr is not None
+    process.stdout.close()
+    said = process.stderr.read()
+    assert process.wait(60) == 0, said
+    assert said.count("nobody reads standard output any more; the runs go on, and their records are in runs") == 1
+    assert len(Path("runs/records.jsonl").read_text().splitlines()) == 3
+
+
+@pytest.mark.parametrize("where", ["/dev/full", None])
+def test_standard_output_that_takes_nothing_is_said_in_words(work: Path, where: str | None) -> None:
+    """A full disk; and a stream that was closed before the command began, which is nobody's fault."""
+    call = f"{sys.executable} -c 'from engram.cli import main; main()' ls tables"
+    command = f"{call} > {where}" if where else f"{call} >&-"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
+    assert done.returncode == (1 if where else 0)
+    assert done.stderr == (
+        "engram: nothing more can be written: No space left on device; what is recorded is kept\n" if where else ""
+    )

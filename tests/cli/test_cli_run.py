@@ -324,3 +324,27 @@ def test_a_folder_with_brackets_is_called_by_its_name(engram: Engram, out: str) 
     answer = engram(*TINY, "--out", out)
     assert answer.status == 0
     assert f"records in {out}/records.jsonl" in answer.err
+
+
+def test_names_with_brackets_are_shown_as_they_are(engram: Engram, data: Path) -> None:
+    """Class names and file names are nobody's markup."""
+    np.savez(data / "we[ird].npz", **arrays(), classes=np.array(["[/red]", "[bold]", "c", "d"]))
+    shown = engram("describe", "split-we[ird]/class")
+    assert shown.status == 0, shown.err
+    assert "[/red] [bold]" in shown.out
+    assert "split-we[ird]/class: 2 tasks" in shown.out
+    for more in ([], ["--dry-run"]):
+        assert "split-we[ird]/class adam" in engram("run", "split-we[ird]/class", "adam", "--epochs", "1", *more).out
+
+
+def test_a_method_that_ends_the_process_has_failed(engram: Engram, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("engram.methods._FILES", {})
+    known = dict(methods())
+    monkeypatch.setattr("engram.methods.methods", lambda: known)
+    Path("leaves.py").write_text(
+        "import sys\nimport engram as eg\n"
+        "class Leaves(eg.Method):\n    def end_task(self, learner, task):\n        sys.exit(3)\n"
+    )
+    answer = engram("run", "split-tiny/class", "leaves", "--method-file", "leaves.py", "--epochs", "1", "--json")
+    assert answer.status == 1
+    assert (answer.records[0]["status"], "SystemExit: 3" in answer.records[0]["error"]) == ("failed", True)

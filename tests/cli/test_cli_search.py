@@ -69,6 +69,13 @@ def test_the_same_images_by_another_name_are_refused_in_a_folder_of_theirs(engra
     assert Path("runs/search/records.jsonl").read_bytes() == before
 
 
+def test_a_figure_that_is_a_folder_is_refused_before_anything_runs(engram: Engram) -> None:
+    Path("fold.png").mkdir()
+    answer = engram(*SEARCH, "--figure", "fold.png")
+    assert (answer.status, "fold.png is a folder; name a file" in answer.err) == (2, True)
+    assert not Path("runs").exists()
+
+
 def test_selecting_on_test_says_so(engram: Engram) -> None:
     answer = engram(
         "search", "split-tiny/class", "sgd", "--trials", "2", "--seeds", "1", "--workers", "1", "--select-on", "test"

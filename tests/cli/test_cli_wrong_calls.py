@@ -14,6 +14,7 @@ from engram.methods import methods
 
 Engram = Callable[..., Answer]
 RUN = ("run", "split-tiny/class", "adam")
+PLAIN = "import engram as eg\nclass Unusable(eg.Method):\n"
 
 
 @pytest.fixture
@@ -57,6 +58,8 @@ Refused = Callable[..., str]
         ([*RUN, "--steps", "-1"], ["steps -1", "0 or more"]),
         ([*RUN, "--batch", "0"], ["batch 0", "1 or more"]),
         ([*RUN, "--threads", "0"], ["threads 0", "1 or more"]),
+        ([*RUN, "--threads", "100000"], ["threads 100000", "1 to 512"]),
+        ([*RUN, "--threads", "100000", "--dry-run"], ["threads 100000", "1 to 512"]),
         ([*RUN, "--seeds", "0"], ["seeds 0", "1 or more"]),
         ([*RUN, "--seed", "1", "--seeds", "2"], ["--seed or --seeds, not both"]),
         ([*RUN, "--classes-per-task", "3"], ["classes_per_task 3", "4 classes of tiny", "1, 2"]),
@@ -95,6 +98,16 @@ Refused = Callable[..., str]
         (["run", "split-tiny/class", "dgr", "--memory-budget", "10"], ["dgr keeps", "memory_budget 10"]),
         (["run", "split-tiny/class", "ewc", "--no-boundaries"], ["ewc needs task boundaries", "adagrad, adam"]),
         (["run", "split-tiny/class", "rehearsal", "--memory-budget", "10"], ["memory_budget 10", "0 images"]),
+        (
+            ["run", "split-tiny/class", "rehearsal", "--memory-budget", "9000", "--capacity", "8"],
+            ["--capacity or --memory-budget", "not both"],
+        ),
+        (
+            ["run", "split-tiny/class", "rehearsal+si", "--memory-budget", "90000", "--rehearsal.capacity=8"],
+            ["--capacity or --memory-budget", "not both"],
+        ),
+        (["run", "split-tiny/CLASS", "adam"], ["did you mean split-tiny/class"]),
+        (["run", "split-tiny/class", "ADAM"], ["'ADAM' is unknown", "did you mean adam"]),
         (["describe", "split-tiny/klass"], ["'split-tiny/klass'", "split-tiny/class"]),
         (["describe", "split-tiny/class", "--pad", "-1"], ["pad -1"]),
         (["ls", "method"], ["method", "methods, scenarios, datasets, tables"]),
@@ -162,6 +175,8 @@ def test_values_that_cannot_work_are_refused_before_anything_runs(
         ("taken.py", "path: Path = Path()", ["cannot be made of flags", "JSON"]),
         ("taken.py", "some: dict = field(default_factory=dict)", ["cannot be made of flags", "unhashable"]),
         ("taken.py", "some: int = field(default=1, init=False)", ["field some has init=False"]),
+        ("un+usable.py", "", ["un+usable.py: + stands between methods", "another name"]),
+        ("unusable.py", f"{PLAIN}    coef: float = 1.0", ["coef is annotated but no field", "put @dataclass above"]),
         ("taken.py", "steps", ["the method's field steps", "another name"]),
         ("taken.py", "seeds", ["the method's field seeds", "another name"]),
     ],
@@ -359,11 +374,12 @@ def test_a_cache_that_cannot_be_written_is_named(
 
 
 @pytest.mark.parametrize("place", ["file", "file/below"])
+@pytest.mark.parametrize("more", [[], ["--dry-run"]], ids=["run", "dry run"])
 def test_an_out_folder_that_cannot_be_written_is_refused_before_anything_runs(
-    engram: Engram, work: Path, data: Path, place: str
+    engram: Engram, work: Path, data: Path, place: str, more: list[str]
 ) -> None:
     Path("file").touch()
-    answer = engram(*RUN, "--out", place)
+    answer = engram(*RUN, "--out", place, *more)
     assert answer.status == 2
     assert place in answer.err
     assert "task 1/" not in answer.err
@@ -402,6 +418,45 @@ def test_a_file_that_is_no_spec_is_refused(
     assert [path.name for path in work.iterdir()] == ["spec.json"]
 
 
+@pytest.mark.parametrize(("lines", "words"), [(0, "holds no records"), (2, "holds 2 records; name one by its key")])
+def test_a_file_of_records_is_a_spec_where_it_holds_one(
+    engram: Engram, work: Path, data: Path, lines: int, words: str
+) -> None:
+    spec = json.dumps(engram(*RUN, "--dry-run", "--json").json)
+    Path("some.jsonl").write_text(f"{spec}\n" * lines)
+    answer = engram("run", "--spec", "some.jsonl")
+    assert (answer.status, words in answer.err) == (2, True)
+
+
+KEEPS = """
+import numpy as np
+import torch
+import engram as eg
+class Keeps(eg.Method):
+    kept = ("big",)
+    def start(self, learner, tasks):
+        self.big = WHAT
+"""
+
+
+@pytest.mark.parametrize(
+    ("what", "flags", "words"),
+    [
+        ("np.zeros(10)", [], "Keeps.big is kept and holds a ndarray; keep tensors"),
+        ("{'a': [np.zeros(10)]}", [], "Keeps.big is kept and holds a ndarray; keep tensors"),
+        ("[torch.zeros(100_000)]", ["--memory-budget", "1000"], "keeps does not say how much it keeps"),
+    ],
+)
+def test_a_method_of_one_s_own_that_keeps_what_cannot_be_kept_is_refused(
+    refused: Refused, data: Path, monkeypatch: pytest.MonkeyPatch, what: str, flags: list[str], words: str
+) -> None:
+    monkeypatch.setattr("engram.methods._FILES", {})
+    known = dict(methods())
+    monkeypatch.setattr("engram.methods.methods", lambda: known)
+    (data / "keeps.py").write_text(KEEPS.replace("WHAT", what))
+    assert words in refused("run", "split-tiny/class", "keeps", "--method-file", data / "keeps.py", *flags)
+
+
 def test_a_folder_is_no_spec(engram: Engram, work: Path) -> None:
     answer = engram("run", "--spec", str(work))
     assert answer.status == 2
@@ -425,7 +480,9 @@ def test_a_folder_is_no_spec(engram: Engram, work: Path) -> None:
         ("evaluation", {"evaluate_every": 1.5}, ["evaluate_every 1.5"]),
         ("", {"device": "abacus"}, ["device 'abacus'", "cpu"]),
         ("", {"seed": "one"}, ["seed 'one'"]),
-        ("", {"threads": 0}, ["threads 0", "1 or more"]),
+        ("", {"device": 3}, ["device 3", "cpu"]),
+        ("", {"threads": 0}, ["threads 0", "1 to 512"]),
+        ("", {"threads": True}, ["threads True", "1 to 512"]),
         ("", {"method": [{"name": "rehearsal", "capacity": 10.5}]}, ["capacity 10.5"]),
     ],
     ids=lambda value: str(value) if isinstance(value, dict) else None,

@@ -75,7 +75,21 @@ def test_a_record_without_its_line_end_is_still_one(tmp_path):
     assert said == []
 
 
-@pytest.mark.parametrize("line", ["{}", "[]", "7", "null", '"text"', '{"key": "a"}', "\x00\x00", "\udcff"])
+@pytest.mark.parametrize(
+    "line",
+    [
+        "[" * 100_000,
+        '{"seed": 1' + "0" * 5000 + "}",
+        "{}",
+        "[]",
+        "7",
+        "null",
+        '"text"',
+        '{"key": "a"}',
+        "\x00\x00",
+        "\udcff",
+    ],
+)
 def test_a_line_that_is_no_record_is_skipped(tmp_path, line):
     path = tmp_path / "records.jsonl"
     append(path, record("a"))
@@ -95,6 +109,9 @@ def test_a_line_that_is_no_record_is_skipped(tmp_path, line):
         {"accuracy": [["a"]]},
         {"accuracy": [[math.inf]]},
         {"search": []},
+        {"search": {"stage": "trial"}},
+        {"spec": {"method": 3}},
+        {"environment": {"data": 3}},
         {"preset": 5},
         {"seed": "0"},
         {"memory": []},

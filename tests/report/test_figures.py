@@ -366,3 +366,11 @@ def test_help_names_every_figure(capsys):
     assert end.value.code == 0
     out = capsys.readouterr().out
     assert all(re.search(rf"^  {name} ", out, re.MULTILINE) for name in FIGURES)
+
+
+@pytest.mark.parametrize(("tasks", "samples"), [(0, 2), (3, 0), (3, 1000)])
+def test_a_picture_of_a_scenario_has_some_tasks_and_not_too_many_samples(tasks, samples):
+    with pytest.raises(
+        ValueError, match=f"tasks {tasks}, samples {samples}: give 1 or more of each, 30 samples at most"
+    ):
+        schematics.kinds(["split-mnist/class"], tasks, samples)

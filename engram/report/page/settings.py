@@ -69,19 +69,9 @@ class Setting:
 
 
 def sound(record: Record) -> bool:
-    """Whether a record holds what its names say, its part in a search included; records are made by anyone."""
-    return well_typed(record) and (record.search == {} or searched(record))
-
-
-def searched(record: Record) -> bool:
-    """Whether a record says what part in a search it had."""
-    of, scenario = record.search, record.spec.get("scenario")
-    return (
-        all(isinstance(of.get(name), str) for name in ("stage", "selected_on"))
-        and isinstance(of.get("point"), dict)
-        and isinstance(scenario, dict)
-        and "held_out" in scenario
-    )
+    """Whether a record holds what its names say, and of a search what it was scored on; records are made by anyone."""
+    scenario = record.spec.get("scenario") if well_typed(record) else None
+    return well_typed(record) and (record.search == {} or (isinstance(scenario, dict) and "held_out" in scenario))
 
 
 def canonical(record: Record) -> str:
