@@ -14,12 +14,13 @@ import torch
 from engram.cli import WrongCallError
 from engram.cli.options import Flag, flags_of, given
 from engram.experiments import records
+from engram.experiments.checkpoints import check_kept
 from engram.experiments.run import resolve_device
 from engram.experiments.spec import NETS, Spec, SpecError, net_name, new_net
 from engram.learning.combine import combine
 from engram.learning.evaluate import Evaluation
 from engram.learning.method import Method
-from engram.learning.train import check_kept, new_learner
+from engram.learning.train import new_learner
 from engram.methods import load_file, methods, name_of
 from engram.methods.rehearsal import Rehearsal
 from engram.paper.cells import Protocol
@@ -105,7 +106,8 @@ def tried(spec: Spec) -> None:
     tasks, method = spec.scenario.deal(spec.seed), copy.deepcopy(spec.method)
     try:
         learner = new_learner(tasks, method, spec.net, spec.training, spec.seed, torch.device("cpu"))
-        check_kept(method)
+        for member in method.members():
+            check_kept({name: getattr(member, name, None) for name in member.kept})
         first = method.curriculum(tasks)[0]  # with offline, all tasks at once
         learner.task = first.index
         method.begin_task(learner, first)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import io
 import os
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -69,9 +71,31 @@ def file_name(checkpoint: Checkpoint) -> str:
 
 def packed(checkpoint: Checkpoint) -> bytes:
     """A checkpoint as the content of a file."""
+    for kept in checkpoint["method"]:
+        check_kept(kept)
     content = io.BytesIO()
     torch.save(checkpoint, content)
     return content.getvalue()
+
+
+def check_kept(kept: Mapping[str, Any]) -> None:
+    """Refuses what a method keeps, by name, where it could not be read back."""
+    for name, value in kept.items():
+        if odd := unreadable(value):
+            raise ValueError(
+                f"{name} is kept and holds a {odd}; keep tensors, numbers, text, networks, or lists, tuples and dicts "
+                "of them"
+            )
+
+
+def unreadable(value: Any) -> str | None:
+    """The name of a type inside a value that is not read from files, since reading it could run code."""
+    if value is None or isinstance(value, torch.Tensor | bool | int | float | str) or hasattr(value, "state_dict"):
+        return None
+    if isinstance(value, list | tuple | dict):
+        inside = [*value, *value.values()] if isinstance(value, dict) else value
+        return next((odd for one in inside if (odd := unreadable(one))), None)
+    return type(value).__name__
 
 
 def unpacked(content: bytes) -> Checkpoint:

@@ -240,7 +240,6 @@ def new_learner(tasks: Tasks, method: Method, net: Net, training: Training, seed
 
 def capture(outcome: Outcome, learner: Learner, method: Method, task: int, epoch: int) -> Checkpoint:
     """All that a run needs to go on after `task` tasks and `epoch` passes over the next."""
-    check_kept(method)
     return {
         "task": task,
         "epoch": epoch,
@@ -279,25 +278,3 @@ def restore(checkpoint: Checkpoint, learner: Learner, method: Method) -> tuple[O
 def state_of(value: Any) -> Any:
     """As it goes into a checkpoint: networks and optimisers as their state."""
     return value.state_dict() if hasattr(value, "state_dict") else value
-
-
-def check_kept(method: Method) -> None:
-    """Refuses what could not be read back from a checkpoint."""
-    for member in method.members():
-        for name in member.kept:
-            odd = unreadable(getattr(member, name, None))
-            if odd:
-                raise ValueError(
-                    f"{type(member).__name__}.{name} is kept and holds a {odd}; keep tensors, numbers, text, networks, "
-                    "or lists, tuples and dicts of them"
-                )
-
-
-def unreadable(value: Any) -> str | None:
-    """The name of a type inside a value that a checkpoint cannot hold."""
-    if value is None or isinstance(value, Tensor | bool | int | float | str) or hasattr(value, "state_dict"):
-        return None
-    if isinstance(value, list | tuple | dict):
-        inside = [*value, *value.values()] if isinstance(value, dict) else value
-        return next((odd for one in inside if (odd := unreadable(one))), None)
-    return type(value).__name__

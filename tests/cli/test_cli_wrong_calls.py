@@ -442,8 +442,8 @@ class Keeps(eg.Method):
 @pytest.mark.parametrize(
     ("what", "flags", "words"),
     [
-        ("np.zeros(10)", [], "Keeps.big is kept and holds a ndarray; keep tensors"),
-        ("{'a': [np.zeros(10)]}", [], "Keeps.big is kept and holds a ndarray; keep tensors"),
+        ("np.zeros(10)", [], "big is kept and holds a ndarray; keep tensors"),
+        ("{'a': [np.zeros(10)]}", [], "big is kept and holds a ndarray; keep tensors"),
         ("[torch.zeros(100_000)]", ["--memory-budget", "1000"], "keeps does not say how much it keeps"),
     ],
 )

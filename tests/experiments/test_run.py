@@ -244,7 +244,7 @@ def test_a_checkpoint_is_replaced_by_the_next(tmp_path):
     checkpoints = Checkpoints(tmp_path / "run", print)
     assert checkpoints.latest() is None
     for task, epoch in ((0, 1), (0, 2), (1, 0)):
-        checkpoints.save({"task": task, "epoch": epoch, "net": {"w": torch.full((3,), float(task))}})
+        checkpoints.save({"task": task, "epoch": epoch, "method": [], "net": {"w": torch.full((3,), float(task))}})
         assert checkpoints.latest()["task"] == task
         assert checkpoints.latest()["epoch"] == epoch
         assert len(list((tmp_path / "run").iterdir())) == 1

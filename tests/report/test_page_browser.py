@@ -355,16 +355,19 @@ def test_a_phone_shows_it_without_scrolling_sideways(page, file):
 
 
 def test_strange_records_do_not_break_the_page(page, tmp_path):
-    """What anyone's files may hold: no numbers, rows that are too short, no tasks, bytes below zero."""
+    """What anyone's files may hold: no numbers (left out), rows that are too short, no tasks, bytes below zero."""
     strange = [
         record("a", accuracy=[[math.nan], [50.0]]),
+        record("a", accuracy=[[1.0], [50.0]]),
         record("b", accuracy=[[]], curve=[{"step": 1}, {}]),
         record("c", accuracy=[[90.0]], memory={"kept": {"x": -5}, "other": {"y": 2}}),
-        record("d", spec={"seed": 0, "method": "d", "scenario": [1]}, scenario="nothing/like it", seconds=math.inf),
+        record("d", spec={"seed": 0, "method": [{}], "scenario": [1]}, scenario="nothing/like it"),
         record("e", fields={"coef": -1.0}), record("e", fields={"coef": 1.0}, score=-20.0),
     ]  # fmt: skip
     path = tmp_path / "strange.html"
-    path.write_text(html({**assemble(strange), "sources": ""}), encoding="utf-8")
+    data = assemble(strange)
+    assert (data["records"], data["skipped"]) == (6, 1)
+    path.write_text(html({**data, "sources": ""}), encoding="utf-8")
     page.open(path)
     for i in range(6):
         page.js("document.querySelectorAll('#grid-own tbody tr')[arguments[0]].cells[1].click()", i)
