@@ -37,8 +37,9 @@ def record(method: str, seed: int, accuracy: list[list[float]], **other: object)
     mean = sum(accuracy[-1]) / len(accuracy[-1])
     values = {"memory": {"kept": {"buffer": KEPT.get(method, 0)}, "working": {}}, **other}
     return Record(
-        key=f"{method}{seed}", scenario="split-mnist/class", method=method, seed=seed, spec={"method": [{"name": method}]},
-        status="done", accuracy=accuracy, average_accuracy=mean, preset=f"split-mnist/class {method}", **values,
+        key=f"{method}{seed}", scenario="split-mnist/class", method=method, seed=seed,
+        spec={"method": [{"name": method}]}, status="done", accuracy=accuracy,
+        average_accuracy=mean, preset=f"split-mnist/class {method}", **values,
     )  # fmt: skip
 
 
