@@ -76,7 +76,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def leave_stdout() -> None:
     """What is still to be printed goes nowhere: nobody reads it, or it cannot be written."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    if sys.stdout:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def dispatch(argv: list[str]) -> int:
