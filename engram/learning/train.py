@@ -258,7 +258,8 @@ def restore(checkpoint: Checkpoint, learner: Learner, method: Method) -> tuple[O
         learner.optimizer.load_state_dict(checkpoint["optimizer"])
         for member, kept in zip(method.members(), checkpoint["method"], strict=True):
             for name in member.kept:
-                now, value = getattr(member, name, None), kept.pop(name)
+                now: Any = getattr(member, name, None)
+                value = kept.pop(name)
                 if hasattr(now, "load_state_dict"):
                     now.load_state_dict(value)
                 else:
