@@ -22,11 +22,13 @@ sys.path.insert(0, str(ROOT))
 from engram.cli.look import ls_methods  # noqa: E402
 from engram.cli.options import field_docs  # noqa: E402
 from engram.cli.search import point  # noqa: E402
-from engram.experiments import records  # noqa: E402
-from engram.experiments.records import Record  # noqa: E402
-from engram.experiments.tuning import tuned  # noqa: E402
 from engram.methods import methods  # noqa: E402
-from engram.paper.cells import (  # noqa: E402
+from engram.report.footer import agreement  # noqa: E402
+from engram.report.layout import MARKS, TITLES, duration, number, ours  # noqa: E402
+from engram.runs import records  # noqa: E402
+from engram.runs.records import Record  # noqa: E402
+from engram.search.ledger import tuned  # noqa: E402
+from engram.studies.hsu2018.cells import (  # noqa: E402
     COPIED,
     QUEUE_TABLES,
     TABLES,
@@ -37,9 +39,7 @@ from engram.paper.cells import (  # noqa: E402
     runs_by_label,
     taken,
 )
-from engram.paper.long_queue import NETS, OPTIMISERS, SCENARIOS, Runs, curve, remarks, runs_of, settings  # noqa: E402
-from engram.report.footer import agreement  # noqa: E402
-from engram.report.layout import MARKS, TITLES, duration, number, ours  # noqa: E402
+from engram.studies.hsu2018.long_queue import NETS, OPTIMISERS, SCENARIOS, Runs, curve, remarks, runs_of, settings  # noqa: E402
 
 
 def on_page_markdown(markdown: str, **_: Any) -> str:

@@ -14,12 +14,10 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from engram.data import Images, images
-    from engram.experiments.records import Record
-    from engram.experiments.run import run
     from engram.learning.evaluate import Evaluation
     from engram.learning.learner import Learner, Params, Training
     from engram.learning.method import Method
-    from engram.learning.penalty import QuadraticPenalty
+    from engram.methods._penalty import QuadraticPenalty
     from engram.methods.adagrad import Adagrad
     from engram.methods.adam import Adam
     from engram.methods.dgr import DGR
@@ -38,8 +36,10 @@ if TYPE_CHECKING:
     from engram.methods.si import SI
     from engram.nets.cnn import CNN
     from engram.nets.mlp import MLP
+    from engram.runs.records import Record
+    from engram.runs.run import run
     from engram.scenarios.categorize import categorize
-    from engram.scenarios.named import scenario
+    from engram.scenarios.names import scenario
     from engram.scenarios.permute import permute
     from engram.scenarios.queue import queue
     from engram.scenarios.split import split
@@ -48,14 +48,14 @@ if TYPE_CHECKING:
 _HOMES = {
     "Images": "data",
     "images": "data",
-    "Record": "experiments.records",
-    "run": "experiments.run",
+    "Record": "runs.records",
+    "run": "runs.run",
     "Evaluation": "learning.evaluate",
     "Learner": "learning.learner",
     "Training": "learning.learner",
     "Method": "learning.method",
     "Params": "learning.learner",
-    "QuadraticPenalty": "learning.penalty",
+    "QuadraticPenalty": "methods._penalty",
     "Batch": "scenarios.task",
     "Data": "scenarios.task",
     "Task": "scenarios.task",
@@ -79,7 +79,7 @@ _HOMES = {
     "CNN": "nets.cnn",
     "MLP": "nets.mlp",
     "categorize": "scenarios.categorize",
-    "scenario": "scenarios.named",
+    "scenario": "scenarios.names",
     "permute": "scenarios.permute",
     "queue": "scenarios.queue",
     "split": "scenarios.split",

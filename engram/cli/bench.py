@@ -46,8 +46,8 @@ def bench(arguments: list[str]) -> int:
     options = parse(BenchOptions, arguments, "engram bench")
     if options.sweep:
         return bench_sweep(options)
-    from engram import bench as measure
-    from engram.scenarios.named import with_letters
+    from engram.bench import measure
+    from engram.scenarios.names import with_letters
 
     try:
         scenario = with_letters(options.scenario, options.letters) if options.letters else options.scenario

@@ -14,9 +14,10 @@ from rich.markup import escape
 from engram.cli import WrongCallError
 from engram.cli.options import parse
 from engram.cli.screen import ERR, OUT, writable
-from engram.experiments import records
-from engram.experiments.records import Record
-from engram.paper.cells import (
+from engram.report.written import Format, as_text, show, written
+from engram.runs import records
+from engram.runs.records import Record
+from engram.studies.hsu2018.cells import (
     QUEUE_TABLES,
     TABLES,
     Cell,
@@ -28,10 +29,9 @@ from engram.paper.cells import (
     table_name,
     taken,
 )
-from engram.paper.long_queue import runs_of
-from engram.paper.twin_cells import TwinCell, twin_cells
-from engram.paper.twins import Twin, rows_and_twins
-from engram.report.written import Format, as_text, show, written
+from engram.studies.hsu2018.long_queue import runs_of
+from engram.studies.hsu2018.twin_cells import TwinCell, twin_cells
+from engram.studies.hsu2018.twins import Twin, rows_and_twins
 
 
 @dataclass
@@ -116,8 +116,8 @@ def compare_claims(form: Format, folder: Path, out: Path | None) -> int:
     """What the paper concludes, tested in print and in our records."""
     if form == "latex":
         raise WrongCallError("format latex is not there for claims; choose from text, markdown, json")
-    from engram.paper.claim_tests import results
     from engram.report.claims import markdown_claims, print_claims
+    from engram.studies.hsu2018.claim_tests import results
 
     found = results(all_records(folder))
     if form == "text" and out is None:
@@ -156,7 +156,7 @@ def compare_table1(form: Format, out: Path | None) -> int:
         raise WrongCallError(f"format {form} is not there for table1; choose from text, json")
     from engram.cli.look import description, print_rows
     from engram.scenarios.categorize import ROWS
-    from engram.scenarios.named import scenario
+    from engram.scenarios.names import scenario
 
     names = [f"{maker}-mnist/{kind}" for maker in ("split", "permuted") for kind in ("iid", "domain", "class", "task")]
     found = []

@@ -12,12 +12,12 @@ import tyro
 from rich.markup import escape
 from rich.table import Table
 
+from engram.analysis.differences import Difference, differences
 from engram.cli import WrongCallError
 from engram.cli.options import parse
 from engram.cli.screen import ERR, OUT
-from engram.experiments import records
-from engram.experiments.differences import Difference, differences
-from engram.experiments.records import Record
+from engram.runs import records
+from engram.runs.records import Record
 
 
 @dataclass

@@ -11,17 +11,17 @@ from typing import Any
 from rich.markup import escape
 from rich.table import Table
 
-from engram.bench import stepper
+from engram.bench.measure import stepper
 from engram.cli.options import Flag
 from engram.cli.resolve import prefixed
 from engram.cli.screen import OUT
-from engram.experiments.run import settle
-from engram.experiments.spec import Spec
-from engram.learning.ledger import size
-from engram.learning.replay import GenerativeReplay
+from engram.learning.memory import size
 from engram.learning.train import total_steps
+from engram.methods._replay import GenerativeReplay
 from engram.methods.lwf import LwF
 from engram.methods.rehearsal import Rehearsal
+from engram.runs.run import settle
+from engram.runs.spec import Spec
 
 
 def dry_run(spec: Spec, flags: list[Flag], options: Any, seeds: list[int]) -> int:

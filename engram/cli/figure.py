@@ -10,8 +10,8 @@ from pathlib import Path
 from engram.cli import WrongCallError
 from engram.cli.options import flags_of, given, parse_flags
 from engram.cli.screen import ERR, writable
-from engram.experiments import records
-from engram.experiments.records import Record
+from engram.runs import records
+from engram.runs.records import Record
 
 FIGURES: dict[str, tuple[str, str]] = {
     "matrix": ("engram.report.figures:Matrix", "accuracy on each task after each task, as heat maps"),

@@ -31,7 +31,7 @@ def describe(arguments: list[str]) -> int:
     from dataclasses import replace
 
     from engram.cli.resolve import taken
-    from engram.scenarios import named
+    from engram.scenarios import names as named
 
     usage = "usage: engram describe SCENARIO [--net NET] [--letters SET] [--json] [--seed N] [flags of the scenario]"
     arguments, net = taken(arguments, "--net")
@@ -68,7 +68,7 @@ def describe(arguments: list[str]) -> int:
 
 def network(scenario: str, net: str, found: dict[str, Any]) -> dict[str, Any]:
     """The layers of a preset's network for the images and outputs of a description."""
-    from engram.paper.presets import preset
+    from engram.studies.hsu2018.presets import preset
 
     layers = preset(scenario, "adam", net=net).net.layers(tuple(found["shape"]), found["outputs"])
     return {
@@ -203,7 +203,7 @@ def ls_methods() -> list[dict[str, Any]]:
     from dataclasses import fields
 
     from engram.methods import methods
-    from engram.paper.presets import EQUAL_MEMORY, kept_bytes
+    from engram.studies.hsu2018.presets import EQUAL_MEMORY, kept_bytes
 
     return [
         {
@@ -221,7 +221,7 @@ def ls_methods() -> list[dict[str, Any]]:
 
 
 def ls_scenarios() -> list[dict[str, Any]]:
-    from engram.scenarios.named import NAMED, parse, preparation
+    from engram.scenarios.names import NAMED, parse, preparation
     from engram.scenarios.task import KINDS
 
     rows = []
@@ -262,7 +262,7 @@ def ls_datasets() -> list[dict[str, Any]]:
 
 
 def ls_tables() -> list[dict[str, Any]]:
-    from engram.paper.cells import TABLES, published
+    from engram.studies.hsu2018.cells import TABLES, published
 
     return [
         {"table": name, "what": title, "rows": list(published()[name]), "columns": list(columns)}

@@ -14,9 +14,9 @@ from rich.markup import escape
 from engram.cli import WrongCallError
 from engram.cli.options import parse
 from engram.cli.screen import ERR, writable
-from engram.experiments import records
 from engram.report.page.assemble import assemble
 from engram.report.page.html import html
+from engram.runs import records
 
 PNG = b"\x89PNG\r\n\x1a\n"
 

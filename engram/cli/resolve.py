@@ -13,20 +13,20 @@ import torch
 
 from engram.cli import WrongCallError
 from engram.cli.options import Flag, flags_of, given
-from engram.experiments import records
-from engram.experiments.checkpoints import check_kept
-from engram.experiments.run import resolve_device
-from engram.experiments.spec import NETS, Spec, SpecError, net_name, new_net
 from engram.learning.combine import combine
 from engram.learning.evaluate import Evaluation
 from engram.learning.method import Method
 from engram.learning.train import new_learner
 from engram.methods import load_file, methods, name_of
 from engram.methods.rehearsal import Rehearsal
-from engram.paper.cells import Protocol
-from engram.paper.presets import DEFAULT, settings
-from engram.paper.sources import as_in_print
-from engram.scenarios.named import is_name, parse, with_letters
+from engram.runs import records
+from engram.runs.checkpoints import check_kept
+from engram.runs.run import resolve_device
+from engram.runs.spec import NETS, Spec, SpecError, net_name, new_net
+from engram.scenarios.names import is_name, parse, with_letters
+from engram.studies.hsu2018.cells import Protocol
+from engram.studies.hsu2018.presets import DEFAULT, settings
+from engram.studies.hsu2018.sources import as_in_print
 
 
 def with_method_files(arguments: list[str]) -> list[str]:

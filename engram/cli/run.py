@@ -31,17 +31,17 @@ from engram.cli.samples import Pictures
 from engram.cli.screen import ERR, OUT, writable
 from engram.cli.sweep import engine_of, sweep
 from engram.data import blank
-from engram.experiments.engines import At, Engine, Job
-from engram.experiments.records import Record, offline_of
-from engram.experiments.run import resolve_device
-from engram.experiments.spec import Spec, from_json
-from engram.experiments.store import Store
-from engram.experiments.track import Tracking
+from engram.engines.driver import At, Engine, Job
 from engram.learning import metrics
 from engram.methods import methods
-from engram.paper.cells import Protocol
-from engram.paper.presets import COPIED_FROM, label, preset, rate, settings, source_of
-from engram.scenarios.named import Name, parse
+from engram.runs.records import Record, offline_of
+from engram.runs.run import resolve_device
+from engram.runs.spec import Spec, from_json
+from engram.runs.store import Store
+from engram.scenarios.names import Name, parse
+from engram.studies.hsu2018.cells import Protocol
+from engram.studies.hsu2018.presets import COPIED_FROM, label, preset, rate, settings, source_of
+from engram.trackers.tracking import Tracking
 
 USAGE = """usage: engram run SCENARIO METHOD [flags]     |     engram run --spec FILE|KEY [--out DIR] [--json]
 

@@ -11,11 +11,11 @@ from PIL import Image
 from rich.markup import escape
 
 from engram.cli.screen import ERR, writable
-from engram.experiments.engines import At
-from engram.experiments.records import Record
-from engram.experiments.spec import Spec
+from engram.engines.driver import At
 from engram.learning.method import Method
 from engram.methods import methods
+from engram.runs.records import Record
+from engram.runs.spec import Spec
 
 GAP = 1
 """Pixels between two images."""

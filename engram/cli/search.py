@@ -19,18 +19,18 @@ from engram.cli.resolve import positive, tried, with_method_files
 from engram.cli.run import line
 from engram.cli.screen import ERR, OUT, writable
 from engram.cli.sweep import engine_of, sweep
-from engram.experiments import records
-from engram.experiments.engines import Job
-from engram.experiments.records import Record
-from engram.experiments.search import HELD_OUT, TRIAL_SEED, SelectOn, axes, check_folder
-from engram.experiments.search import search as run_search
-from engram.experiments.spec import Spec
-from engram.experiments.store import RECORDS, Store
-from engram.experiments.tuning import Tuned, tuned
-from engram.paper.cells import Protocol
-from engram.paper.presets import label, preset
+from engram.engines.driver import Job
 from engram.report.sensitivity import sensitivity
 from engram.report.style import checked, save
+from engram.runs import records
+from engram.runs.records import Record
+from engram.runs.spec import Spec
+from engram.runs.store import RECORDS, Store
+from engram.search.ledger import Tuned, tuned
+from engram.search.trials import HELD_OUT, TRIAL_SEED, SelectOn, axes, check_folder
+from engram.search.trials import search as run_search
+from engram.studies.hsu2018.cells import Protocol
+from engram.studies.hsu2018.presets import label, preset
 
 
 @dataclass(kw_only=True)

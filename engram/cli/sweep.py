@@ -17,11 +17,11 @@ from rich.text import Text
 from engram.cli import StoppedError, WrongCallError
 from engram.cli.options import EngineOptions
 from engram.cli.screen import ERR
-from engram.experiments.engines import At, Engine, EngineError, Job, run_jobs
-from engram.experiments.local import Local
-from engram.experiments.records import Record, UnwritableError
-from engram.experiments.store import RECORDS, Store
+from engram.engines.driver import At, Engine, EngineError, Job, run_jobs
+from engram.engines.local import Local
 from engram.report.layout import duration
+from engram.runs.records import Record, UnwritableError
+from engram.runs.store import RECORDS, Store
 
 
 def engine_of(options: EngineOptions, threads: int = 1) -> Engine:
@@ -32,7 +32,7 @@ def engine_of(options: EngineOptions, threads: int = 1) -> Engine:
         raise ValueError(f"address {options.address} is a Ray cluster's; give --engine ray with it")
     if options.engine == "local":
         return Local(options.workers, threads)
-    from engram.experiments.ray_engine import OnRay
+    from engram.engines.ray import OnRay
 
     return OnRay(options.address, options.workers, options.gpu_share)
 

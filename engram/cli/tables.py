@@ -13,10 +13,10 @@ from engram.cli import WrongCallError
 from engram.cli.compare import all_records, beside_print, with_table
 from engram.cli.options import EngineOptions, parse
 from engram.cli.screen import ERR, OUT, writable
-from engram.paper.cells import QUEUE_TABLES, TABLES, Protocol, chosen, preset_name, published, table_name
-from engram.paper.long_queue import HEADS, NETS, SCENARIOS, Letters, settings
-from engram.paper.twins import rows_and_twins
 from engram.report.written import show
+from engram.studies.hsu2018.cells import QUEUE_TABLES, TABLES, Protocol, chosen, preset_name, published, table_name
+from engram.studies.hsu2018.long_queue import HEADS, NETS, SCENARIOS, Letters, settings
+from engram.studies.hsu2018.twins import rows_and_twins
 
 
 @dataclass(kw_only=True)
@@ -83,10 +83,10 @@ def make_runs(table: str, labels: list[str], seeds: int, folder: Path, options: 
     """Runs what is missing, a seed of every cell before the next seed, so that a stopped table is even."""
     from engram.cli.run import line
     from engram.cli.sweep import engine_of, sweep
-    from engram.experiments.engines import Job
-    from engram.experiments.store import Store
+    from engram.engines.driver import Job
     from engram.methods import methods
-    from engram.paper.presets import spec_of
+    from engram.runs.store import Store
+    from engram.studies.hsu2018.presets import spec_of
 
     absent = sorted({label.split()[1] for label in labels} - set(methods()))
     if absent:

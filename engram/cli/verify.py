@@ -17,13 +17,13 @@ from rich.table import Table
 from engram.cli import WrongCallError
 from engram.cli.options import parse
 from engram.cli.screen import ERR, OUT
-from engram.experiments import records
-from engram.experiments.records import Record
-from engram.paper.verify import Again, compared, shuffled
 from engram.report.layout import duration
+from engram.runs import records
+from engram.runs.records import Record
+from engram.studies.hsu2018.verify import Again, compared, shuffled
 
 if TYPE_CHECKING:
-    from engram.experiments.spec import Spec
+    from engram.runs.spec import Spec
 
 COLOURS = {"same bits": "green", "within spread": "green", "moved": "red", "failed": "red"}
 
@@ -79,8 +79,8 @@ def verify(arguments: list[str]) -> int:
 def runnable(done: list[Record], sample: int) -> list[tuple[Record, Spec]]:
     """The first so many with what they were made of; passes over those whose images or methods cannot be had here."""
     from engram.data import DataError
-    from engram.experiments.spec import from_json
     from engram.methods import methods
+    from engram.runs.spec import from_json
 
     found: list[tuple[Record, Spec]] = []
     lacking: dict[tuple[str, ...], str] = {}
@@ -108,7 +108,7 @@ def runnable(done: list[Record], sample: int) -> list[tuple[Record, Spec]]:
 
 def run_again(record: Record, spec: Spec, all_records: list[Record], count: str) -> Again:
     """Runs a record's spec here and now, and looks at what came of it."""
-    from engram.experiments.run import run_spec
+    from engram.runs.run import run_spec
 
     machine = record.environment.get("cpu", "an unknown processor")
     ERR.print(f"{count}  {escape(record.preset or record.key)} seed {record.seed}: {record.seconds:.0f} s on {machine}")

@@ -16,9 +16,9 @@ from pathlib import Path
 
 import pooch
 
+from engram.core.locks import acquire
 from engram.data.formats import Arrays
 from engram.data.images import DataError
-from engram.data.locks import acquire
 from engram.data.progress import Say, tell
 from engram.data.sources import File, Source, SourceError, reason
 

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 import torch
 
+from engram.core.validation import check_values
 from engram.learning.learner import Learner, in_eval_mode
 from engram.scenarios.task import Task
-from engram.scenarios.values import check_values
 
 
 @dataclass(frozen=True)

@@ -12,11 +12,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
+from engram.core.ranges import Log
+from engram.core.streams import stream
+from engram.core.validation import check_values
 from engram.learning.optimizer import Optimizer, accepted_options
-from engram.learning.ranges import Log
-from engram.scenarios.streams import stream
 from engram.scenarios.task import Batch, Data, Tasks
-from engram.scenarios.values import check_values
 
 Params = list[Tensor]
 aten = torch.ops.aten

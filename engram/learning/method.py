@@ -8,11 +8,11 @@ from typing import ClassVar
 
 from torch import Tensor, nn
 
+from engram.core.ranges import Each as Each
+from engram.core.ranges import Log as Log
+from engram.core.validation import check_values
 from engram.learning.learner import Learner
-from engram.learning.ranges import Each as Each
-from engram.learning.ranges import Log as Log
 from engram.scenarios.task import Batch, Data, Task, Tasks
-from engram.scenarios.values import check_values
 
 
 @dataclass

@@ -14,12 +14,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from engram.core.streams import stream
 from engram.learning.evaluate import Evaluation, accuracy, count_correct
 from engram.learning.learner import Learner, Training, batches
-from engram.learning.ledger import memory
+from engram.learning.memory import memory
 from engram.learning.method import Method
 from engram.nets.net import Net
-from engram.scenarios.streams import stream
 from engram.scenarios.task import Batch, Task, Tasks
 
 CHECK_EVERY = 50

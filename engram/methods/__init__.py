@@ -27,6 +27,8 @@ def methods() -> dict[str, type[Method]]:
     """All methods by name: `online_ewc.py` holds `online-ewc`."""
     found = {}
     for module_info in pkgutil.iter_modules(__path__):
+        if module_info.name.startswith("_"):  # what a family of methods shares
+            continue
         module = importlib.import_module(f"{__name__}.{module_info.name}")
         found[module_info.name.replace("_", "-")] = defined_in(module)[-1]
     return found

@@ -10,8 +10,8 @@ from torch import Tensor, nn
 
 from engram.learning.learner import Learner, batches
 from engram.learning.optimizer import Optimizer
-from engram.learning.replay import GenerativeReplay, share_of_now
 from engram.learning.train import CHECK_EVERY, check
+from engram.methods._replay import GenerativeReplay, share_of_now
 from engram.nets.mlp import hidden_layers
 from engram.nets.vae import VAE, vae_losses
 from engram.scenarios.task import Batch, Task, Tasks

@@ -9,7 +9,7 @@ import torch
 
 from engram.learning.learner import Learner, Params
 from engram.learning.method import Log
-from engram.learning.penalty import FisherPenalty
+from engram.methods._penalty import FisherPenalty
 from engram.scenarios.task import Task
 
 

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from engram.learning.learner import Learner
 from engram.learning.method import Log, Method
-from engram.learning.replay import Reduction, distilled, share_of_now, teacher_of
+from engram.methods._replay import Reduction, distilled, share_of_now, teacher_of
 from engram.scenarios.task import Batch, Task
 
 

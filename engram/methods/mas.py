@@ -7,10 +7,10 @@ from typing import Annotated, Literal
 
 import torch
 
-from engram.learning.importance import CHUNK, Delta, shuffled, summed_gradients
+from engram.learning.fisher import CHUNK, Delta, shuffled, summed_gradients
 from engram.learning.learner import Learner, Params, in_eval_mode
 from engram.learning.method import Log
-from engram.learning.penalty import QuadraticPenalty
+from engram.methods._penalty import QuadraticPenalty
 from engram.scenarios.task import Task
 
 

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from engram.learning.learner import Learner
 from engram.learning.method import Log
-from engram.learning.replay import GenerativeReplay, Reduction, distilled, share_of_now
+from engram.methods._replay import GenerativeReplay, Reduction, distilled, share_of_now
 from engram.nets.mlp import MLPNet, hidden_layers
 from engram.nets.vae import FeedbackNet, Generator, vae_losses
 from engram.scenarios.task import Batch, Tasks

@@ -8,10 +8,10 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from engram.experiments.statistics import ALPHA, needed
-from engram.paper.cells import BAND_WITHOUT_SPREAD, RUNS_COPIED
-from engram.paper.claim_tests import Judged, Result, Side
-from engram.paper.claims import MARGIN, MUCH
+from engram.analysis.statistics import ALPHA, needed
+from engram.studies.hsu2018.cells import BAND_WITHOUT_SPREAD, RUNS_COPIED
+from engram.studies.hsu2018.claim_tests import Judged, Result, Side
+from engram.studies.hsu2018.claims import MARGIN, MUCH
 
 SIDES: tuple[Side, Side] = ("print", "ours")
 COLOURS = {"holds": "green", "fails": "red", "undecided": "dim"}

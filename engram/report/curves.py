@@ -9,9 +9,9 @@ from dataclasses import dataclass
 import numpy as np
 from matplotlib.figure import Figure
 
-from engram.experiments.records import Record
 from engram.report.selection import chosen
 from engram.report.style import GREY, legend_beside, look, panels, styled
+from engram.runs.records import Record
 
 
 @dataclass

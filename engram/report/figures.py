@@ -11,12 +11,12 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from numpy.typing import NDArray
 
-from engram.experiments.records import Record
-from engram.paper.cells import TABLES, cells, published, table_name
-from engram.paper.long_queue import remarks
 from engram.report.layout import TITLES
 from engram.report.selection import chosen
 from engram.report.style import BLACK, GREY, MAP, look, panels, styled
+from engram.runs.records import Record
+from engram.studies.hsu2018.cells import TABLES, cells, published, table_name
+from engram.studies.hsu2018.long_queue import remarks
 
 Floats = NDArray[np.float64]
 OURS, PRINT = "ours, in the method's colour", "print"

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from engram.experiments.records import Record
-from engram.paper.cells import COPIED, QUEUE_TABLES, Cell
-from engram.paper.notes import SPREAD, SPREAD_OF_COPIED, SPREAD_OF_QUEUE, table_notes
-from engram.paper.twin_cells import TwinCell
 from engram.report.layout import MARKS, NEEDS, TITLES, duration
+from engram.runs.records import Record
+from engram.studies.hsu2018.cells import COPIED, QUEUE_TABLES, Cell
+from engram.studies.hsu2018.notes import SPREAD, SPREAD_OF_COPIED, SPREAD_OF_QUEUE, table_notes
+from engram.studies.hsu2018.twin_cells import TwinCell
 
 
 def footer(table: str, cells: Sequence[Cell], runs: Sequence[Record]) -> list[str]:

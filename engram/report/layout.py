@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from engram.paper.cells import Cell
+from engram.studies.hsu2018.cells import Cell
 
 TITLES = {
     "adam": "Adam", "sgd": "SGD", "adagrad": "Adagrad", "l2": "L2", "rehearsal": "Naive rehearsal",

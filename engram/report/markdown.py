@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from engram.paper.cells import QUEUE_TABLES, TABLES, Cell
-from engram.paper.twin_cells import TwinCell
 from engram.report.footer import notes, twin_notes
 from engram.report.layout import MARKS, Row, headings, number, ours, sections, with_memory
+from engram.studies.hsu2018.cells import QUEUE_TABLES, TABLES, Cell
+from engram.studies.hsu2018.twin_cells import TwinCell
 
 
 def markdown(table: str, cells: Sequence[Cell], twins: Sequence[TwinCell], footer: Sequence[str]) -> str:

@@ -9,9 +9,9 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter
 
-from engram.experiments.records import Record, setting_of
 from engram.report.selection import finished, in_order
 from engram.report.style import legend_beside, look, panels, styled
+from engram.runs.records import Record, setting_of
 
 
 @dataclass

@@ -12,8 +12,9 @@ import matplotlib
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from engram.experiments.records import Record
-from engram.paper.long_queue import (
+from engram.report.style import BLUE, GREY, ORANGE, Look, legend_beside, look, panels, styled
+from engram.runs.records import Record
+from engram.studies.hsu2018.long_queue import (
     HEADS,
     OPTIMISERS,
     PENALTIES,
@@ -24,7 +25,6 @@ from engram.paper.long_queue import (
     curve,
     remarks,
 )
-from engram.report.style import BLUE, GREY, ORANGE, Look, legend_beside, look, panels, styled
 
 NETS = {"mlp": "table5", "cnn": "table6"}
 MARKED = [*range(0, 78, 10), 77]

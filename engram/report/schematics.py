@@ -14,11 +14,11 @@ from matplotlib.figure import Figure, SubFigure
 from matplotlib.patches import Rectangle
 from numpy.typing import NDArray
 
-from engram.experiments.records import Record
-from engram.paper.long_queue import REMARKS
 from engram.report.style import BLACK, BROWN, GREY, PALETTE, styled
-from engram.scenarios.named import parse, scenario
+from engram.runs.records import Record
+from engram.scenarios.names import parse, scenario
 from engram.scenarios.task import Data, Task, Tasks
+from engram.studies.hsu2018.long_queue import REMARKS
 
 NAMES = {
     "task": "Incremental task learning",

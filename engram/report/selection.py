@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from engram.experiments.differences import flat
-from engram.experiments.records import Record, setting_of
+from engram.analysis.differences import flat
 from engram.report.tables import TITLES
+from engram.runs.records import Record, setting_of
 
 
 def chosen(

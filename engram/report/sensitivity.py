@@ -7,9 +7,9 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-from engram.experiments.records import Record
-from engram.experiments.tuning import best, once
 from engram.report.style import legend_beside, look, panels, styled
+from engram.runs.records import Record
+from engram.search.ledger import best, once
 
 NAMES = {"lr": "learning rate", "coef": "weight of the penalty"}
 

@@ -8,12 +8,12 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from engram.paper.cells import QUEUE_TABLES, TABLES, Cell
-from engram.paper.twin_cells import TwinCell
 from engram.report.footer import agreement, notes, twin_notes
 from engram.report.layout import MARKS as PLAIN
 from engram.report.layout import TITLES as TITLES
 from engram.report.layout import number, ours
+from engram.studies.hsu2018.cells import QUEUE_TABLES, TABLES, Cell
+from engram.studies.hsu2018.twin_cells import TwinCell
 
 COLOURS = {"agrees": "green", "higher": "red", "lower": "red", "missing": "dim"}
 MARKS = {verdict: f"[{COLOURS[verdict]}]{mark}[/]" for verdict, mark in PLAIN.items()}

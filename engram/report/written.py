@@ -9,13 +9,13 @@ from typing import Literal
 
 from rich.console import Console
 
-from engram.experiments.records import Record
-from engram.paper.cells import Cell
-from engram.paper.twin_cells import TwinCell
 from engram.report.footer import footer
 from engram.report.latex import latex
 from engram.report.markdown import markdown
 from engram.report.tables import print_cells, print_twins
+from engram.runs.records import Record
+from engram.studies.hsu2018.cells import Cell
+from engram.studies.hsu2018.twin_cells import TwinCell
 
 Format = Literal["text", "markdown", "latex", "json"]
 

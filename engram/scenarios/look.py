@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import torch
 
+from engram.core.streams import stream
 from engram.scenarios.categorize import Category, measured
-from engram.scenarios.streams import stream
 from engram.scenarios.task import Tasks
 
 IMAGES, MANY_TASKS = 1000, 20

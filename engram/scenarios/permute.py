@@ -7,11 +7,11 @@ from typing import Any
 
 import torch
 
+from engram.core.streams import stream
+from engram.core.validation import check_values
 from engram.data import Images
 from engram.scenarios.scenario import Part, Scenario, dealt, prepare, training_counts, view
-from engram.scenarios.streams import stream
 from engram.scenarios.task import Pixels, ScenarioError, Task, Tasks
-from engram.scenarios.values import check_values
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

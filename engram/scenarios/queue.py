@@ -15,9 +15,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from engram.core.streams import stream
 from engram.data import Images
 from engram.scenarios.scenario import Scenario, check_normalize, dealt, prepare, training_counts, view
-from engram.scenarios.streams import stream
 from engram.scenarios.task import ScenarioError, Task, Tasks
 
 Order = Literal["fixed", "shuffled"]

@@ -14,10 +14,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from engram.core.streams import stream
+from engram.core.validation import is_number
 from engram.data import Images
-from engram.scenarios.streams import stream
 from engram.scenarios.task import KINDS, Data, Joined, Kind, Pixels, Scaling, ScenarioError, Task, Tasks
-from engram.scenarios.values import is_number
 
 Ints = NDArray[np.int64]
 Channels = float | tuple[float, ...]

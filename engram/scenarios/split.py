@@ -9,9 +9,9 @@ from typing import Any, Literal, get_args
 import numpy as np
 import torch
 
+from engram.core.streams import stream
 from engram.data import Images
 from engram.scenarios.scenario import Part, Scenario, dealt, prepare, training_counts, view
-from engram.scenarios.streams import stream
 from engram.scenarios.task import ScenarioError, Task, Tasks
 
 Order = Literal["fixed", "shuffled"]

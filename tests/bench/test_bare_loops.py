@@ -5,9 +5,9 @@ import torch
 from helpers import blobs
 
 import engram as eg
-from engram.bench import bare_setting, stepper, yardstick
-from engram.experiments.spec import Spec
-from engram.scenarios.streams import stream
+from engram.bench.measure import bare_setting, stepper, yardstick
+from engram.core.streams import stream
+from engram.runs.spec import Spec
 
 METHODS = {"dgr": eg.DGR, "rtf": eg.RtF}
 

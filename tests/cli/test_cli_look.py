@@ -13,9 +13,9 @@ from cli_helpers import Answer, arrays
 from rich.console import Console
 
 from engram.data import images
-from engram.experiments.records import Record, append
-from engram.paper.cells import TABLES, cells, preset_name
 from engram.report.tables import TITLES, print_cells
+from engram.runs.records import Record, append
+from engram.studies.hsu2018.cells import TABLES, cells, preset_name
 
 Engram = Callable[..., Answer]
 CELL = {"row", "column", "ours", "std", "n", "paper", "paper_std", "verdict", "telling", "failed", "note"}
@@ -53,7 +53,7 @@ def test_help_gets_no_workers_ready(
     engram: Engram, work: Path, monkeypatch: pytest.MonkeyPatch, call: list[str], workers: int
 ) -> None:
     ready: list[int] = []
-    monkeypatch.setattr("engram.experiments.forks.get_ready", lambda: ready.append(1))
+    monkeypatch.setattr("engram.engines.forks.get_ready", lambda: ready.append(1))
     engram(*call)
     assert len(ready) == workers
 

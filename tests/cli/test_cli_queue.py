@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from cli_helpers import Answer, arrays
 
-from engram.experiments.records import Record, append
-from engram.paper.long_queue import SCENARIOS
+from engram.runs.records import Record, append
+from engram.studies.hsu2018.long_queue import SCENARIOS
 
 Engram = Callable[..., Answer]
 UNLIKE = ["normalised each by its own statistics", "normalise all alike", "or take another method"]
@@ -175,8 +175,8 @@ def test_what_cannot_be_is_refused_before_anything_runs(
 def test_bench_measures_the_cnn_on_a_queue(
     engram: Engram, work: Path, queue: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("engram.bench.ROUNDS", 1)
-    monkeypatch.setattr("engram.bench.STEPS", 2)
+    monkeypatch.setattr("engram.bench.measure.ROUNDS", 1)
+    monkeypatch.setattr("engram.bench.measure.STEPS", 2)
     answer = engram("bench", "long-queue/task", "si", "--letters", "cyrillic-letters", "--net", "cnn", "--json")
     assert answer.status == 0, answer.err
     found = answer.json

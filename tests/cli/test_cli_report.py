@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from cli_helpers import Answer
 
-from engram.experiments.records import Record, append
+from engram.runs.records import Record, append
 
 Engram = Callable[..., Answer]
 Start = Callable[..., "subprocess.Popen[str]"]

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from cli_helpers import Answer
 
-from engram.paper.presets import PROTOCOLS
+from engram.studies.hsu2018.presets import PROTOCOLS
 
 Engram = Callable[..., Answer]
 

@@ -12,10 +12,10 @@ from rich.console import Console
 import engram as eg
 from engram.cli import sweep
 from engram.cli.sweep import Display
-from engram.experiments.engines import At, Job
-from engram.experiments.records import Record
-from engram.experiments.spec import Spec
+from engram.engines.driver import At, Job
 from engram.learning.train import Progress
+from engram.runs.records import Record
+from engram.runs.spec import Spec
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from cli_helpers import Answer
 
-from engram.experiments.records import Record, append
+from engram.runs.records import Record, append
 
 Engram = Callable[..., Answer]
 
@@ -39,7 +39,7 @@ def test_table1_goes_to_a_file_too(engram: Engram, work: Path, monkeypatch: pyte
         row = {"learning scenario": kind}
         return {"scenario": name, "kind": kind, "declared": kind, "heads": "single", "evidence": {"row": row}}
 
-    monkeypatch.setattr("engram.scenarios.named.scenario", lambda name: None)
+    monkeypatch.setattr("engram.scenarios.names.scenario", lambda name: None)
     monkeypatch.setattr("engram.cli.look.description", described)
     shown = engram("compare", "table1", "--format", form)
     assert "permuted-mnist/task" in shown.out

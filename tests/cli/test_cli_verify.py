@@ -8,7 +8,7 @@ import pytest
 from cli_helpers import Answer, arrays
 
 import engram as eg
-from engram.experiments.records import Record, append
+from engram.runs.records import Record, append
 
 Engram = Callable[..., Answer]
 

@@ -26,7 +26,7 @@ for call in (
     except SystemExit as ended:
         assert not ended.code, (call, ended.code)
     sys.stdout.flush()
-from engram.bench import yardstick
+from engram.bench.measure import yardstick
 print(json.dumps({"yardstick": yardstick("dataloader").__file__}))
 """
 
@@ -58,7 +58,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_it_holds_the_data_files(wheel: Path) -> None:
     names = zipfile.ZipFile(wheel).namelist()
     page = [f"engram/report/page/assets/{name}" for name in ("template.html", "style.css", "page.js")]
-    for name in ("engram/py.typed", "engram/paper/published.json", "engram/benchmarks/dataloader.py", *page):
+    for name in ("engram/py.typed", "engram/studies/hsu2018/published.json", "engram/benchmarks/dataloader.py", *page):
         assert name in names
     top = {name.split("/")[0] for name in names}
     assert {name for name in top if not name.endswith(".dist-info")} == {"engram"}

@@ -19,7 +19,7 @@ from scipy.io import savemat
 from engram.data import CATALOG, DataError, available, get, images
 from engram.data.files import Form
 from engram.data.sources import File, Host
-from engram.scenarios.named import scenario
+from engram.scenarios.names import scenario
 
 
 @pytest.mark.mnist

@@ -21,7 +21,7 @@ import pytest
 import engram.methods
 from engram.cli import COMMANDS, main
 from engram.methods import methods
-from engram.paper.cells import published
+from engram.studies.hsu2018.cells import published
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")])

@@ -4,8 +4,8 @@ import pytest
 import torch
 
 import engram as eg
+from engram.core.streams import stream
 from engram.learning.learner import batches
-from engram.scenarios.streams import stream
 from engram.scenarios.task import Pixels, Scaling
 
 

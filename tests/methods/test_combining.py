@@ -6,10 +6,10 @@ from helpers import Run, blobs, everything, learner_for
 from torch import nn
 
 import engram as eg
+from engram.core.streams import stream
 from engram.learning.combine import combine
-from engram.learning.importance import fisher
-from engram.learning.ledger import memory
-from engram.scenarios.streams import stream
+from engram.learning.fisher import fisher
+from engram.learning.memory import memory
 
 NET = eg.MLP(7, 6)
 PARAMETERS = 25 * 7 + 7 + 7 * 6 + 6 + 6 * 6 + 6  # 272

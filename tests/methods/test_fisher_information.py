@@ -6,7 +6,7 @@ from helpers import blobs, everything, learner_for
 from torch import nn
 
 import engram as eg
-from engram.learning.importance import by_function, by_layer, fisher, labels, summed_gradients
+from engram.learning.fisher import by_function, by_layer, fisher, labels, summed_gradients
 from engram.learning.learner import Learner
 
 LABELS = ("predicted", "true", "sampled", "exact")

@@ -10,12 +10,12 @@ from helpers import Run, blobs, everything
 from torch.nn.functional import binary_cross_entropy, cross_entropy
 
 import engram as eg
+from engram.core.streams import stream
 from engram.learning.learner import Learner
-from engram.learning.replay import GenerativeReplay, distillation
 from engram.learning.train import new_learner
+from engram.methods._replay import GenerativeReplay, distillation
 from engram.nets.vae import VAE, FeedbackNet, Generator
 from engram.scenarios.scenario import scaling_of
-from engram.scenarios.streams import stream
 from engram.scenarios.task import ScenarioError
 
 NET = eg.MLP(7, 6)

@@ -9,8 +9,8 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 import engram as eg
-from engram.learning.replay import distillation, distilled, share_of_now, teacher_of
-from engram.scenarios.streams import stream
+from engram.core.streams import stream
+from engram.methods._replay import distillation, distilled, share_of_now, teacher_of
 
 REDUCTIONS = ("mean", "sum")
 

@@ -4,14 +4,14 @@ import pytest
 from helpers import blobs
 
 import engram as eg
-from engram.paper.presets import preset
+from engram.studies.hsu2018.presets import preset
 
 
 @pytest.fixture(autouse=True)
 def _small_mnist(monkeypatch):
     """A made-up set in MNIST's place: presets are about values, not pixels."""
     small = blobs(10, train=3, test=2, name="mnist")
-    monkeypatch.setattr("engram.scenarios.named.images", lambda name: small)
+    monkeypatch.setattr("engram.scenarios.names.images", lambda name: small)
 
 
 COLUMNS = tuple(f"{maker}-mnist/{kind}" for maker in ("split", "permuted") for kind in ("task", "domain", "class"))

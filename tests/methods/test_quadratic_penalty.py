@@ -7,9 +7,9 @@ import torch
 from helpers import blobs, everything, learner_for
 
 import engram as eg
-from engram.learning.importance import fisher
+from engram.learning.fisher import fisher
 from engram.learning.learner import Learner
-from engram.learning.penalty import QuadraticPenalty
+from engram.methods._penalty import QuadraticPenalty
 
 PENALTIES = {
     "l2": eg.L2,
@@ -182,7 +182,7 @@ def after_tasks(monkeypatch, method, fishers, positions):
     """Runs the ends of tasks at given places with given Fishers; the learner, wherever it is then."""
     learner, method = started(method)
     queue = [[f.clone() for f in fs] for fs in fishers]
-    monkeypatch.setattr("engram.learning.penalty.fisher", lambda *_: queue.pop(0))
+    monkeypatch.setattr("engram.methods._penalty.fisher", lambda *_: queue.pop(0))
     for task, place in zip(learner.tasks, positions, strict=False):
         learner.task = task.index
         with torch.no_grad():

@@ -9,10 +9,10 @@ from torch import nn
 from torch.nn.functional import cross_entropy
 
 import engram as eg
-from engram.experiments.spec import Spec, from_json
-from engram.learning.importance import by_function, summed_gradients
+from engram.learning.fisher import by_function, summed_gradients
 from engram.learning.train import new_learner
 from engram.nets.cnn import CNNNet
+from engram.runs.spec import Spec, from_json
 
 SMALL = (1, 20, 20)
 """The smallest images that fit."""
@@ -163,7 +163,7 @@ def test_it_learns(queue):
 
 def test_its_spec_goes_through_json_and_has_a_key_of_its_own(monkeypatch):
     images = blobs(4, size=20, name="tiny")
-    monkeypatch.setattr("engram.experiments.spec.images", lambda name: images)
+    monkeypatch.setattr("engram.runs.spec.images", lambda name: images)
     specs = [Spec(eg.split(images), eg.Adam(), net) for net in (eg.MLP(), eg.CNN(), eg.CNN(heads="zero"))]
     assert len({spec.key for spec in specs}) == 3
     for spec in specs:

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from engram.experiments.records import Record
+from engram.runs.records import Record
 
 HOSTILE = "<img src=x onerror=\"document.title='hacked'\">"
 HOSTILE_SCENARIO = "split-</script><script>document.title='hacked'</script>/class"

@@ -18,12 +18,12 @@ from matplotlib.text import Text
 import engram as eg
 from engram.cli import main
 from engram.cli.figure import FIGURES
-from engram.experiments.records import Record, append
 from engram.report import schematics
 from engram.report.curves import Curves, gap, places
 from engram.report.figures import Bars, Matrix
 from engram.report.memory import Memory
 from engram.report.style import _LOOKS, GREY, PALETTE, SUFFIXES, look, save
+from engram.runs.records import Record, append
 
 MATRICES = {
     "adam": [[[100.0], [20.0, 90.0], [0.0, 10.0, 98.0]], [[90.0], [40.0, 92.0], [0.0, 30.0, 94.0]]],

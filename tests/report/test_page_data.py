@@ -10,15 +10,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from page_helpers import HOSTILE, queued, record, spec
 
-from engram.experiments import records
-from engram.experiments.records import Record, offline_of
-from engram.paper.cells import cells
-from engram.paper.claim_tests import results
 from engram.report.page.assemble import assemble, tidy
 from engram.report.page.command import command
 from engram.report.page.comparisons import comparisons
 from engram.report.page.html import embedded, html
 from engram.report.page.settings import differences, gather, sensitivities, sound
+from engram.runs import records
+from engram.runs.records import Record, offline_of
+from engram.studies.hsu2018.cells import cells
+from engram.studies.hsu2018.claim_tests import results
 
 RESULTS = Path(__file__).parents[2] / "results"
 

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from page_helpers import record
 
-from engram.experiments import records
 from engram.report.page.assemble import assemble
 from engram.report.page.server import Latest, Server
+from engram.runs import records
 
 
 @pytest.fixture

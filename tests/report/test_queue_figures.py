@@ -4,10 +4,10 @@ import pytest
 from matplotlib.colors import to_hex
 from test_figures import check_readable
 
-from engram.experiments.records import Record
-from engram.paper.long_queue import HEADS, SCENARIOS, WEIGHTS, Setting, settings
 from engram.report.queue_figures import Figure3, Figure4, Figure5
 from engram.report.style import SUFFIXES, look, save
+from engram.runs.records import Record
+from engram.studies.hsu2018.long_queue import HEADS, SCENARIOS, WEIGHTS, Setting, settings
 
 COLUMNS = ("adam", "adagrad", "si/best", "online-ewc/best")
 ENDS = dict(zip((None, *WEIGHTS), (58, 60, 70, 81, 79, 75, 66), strict=True))

@@ -2,9 +2,9 @@
 
 import pytest
 
-from engram.experiments.records import Record
 from engram.report.sensitivity import sensitivity
 from engram.report.style import save
+from engram.runs.records import Record
 
 
 def trial(method: str, value: float | None, **point) -> Record:

@@ -5,16 +5,16 @@ import re
 
 import pytest
 
-from engram.experiments.records import Record
 from engram.methods import methods
-from engram.paper.cells import cells, preset_name, published
-from engram.paper.notes import MISSING, NOTES
-from engram.paper.twin_cells import twin_cells
-from engram.paper.twins import twins_of
 from engram.report.footer import duration, footer, notes, size
 from engram.report.latex import escaped
 from engram.report.layout import NEEDS, headings, sections
 from engram.report.written import written
+from engram.runs.records import Record
+from engram.studies.hsu2018.cells import cells, preset_name, published
+from engram.studies.hsu2018.notes import MISSING, NOTES
+from engram.studies.hsu2018.twin_cells import twin_cells
+from engram.studies.hsu2018.twins import twins_of
 
 
 def run(label: str, seed: int, value: float | None, **more) -> Record:

@@ -8,7 +8,7 @@ import pytest
 from helpers import blobs, numbered, numbers
 
 import engram as eg
-from engram.experiments.spec import Spec
+from engram.runs.spec import Spec
 from engram.scenarios.task import ClosedDataError
 
 

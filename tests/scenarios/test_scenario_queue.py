@@ -9,7 +9,7 @@ from PIL import Image
 import engram as eg
 from engram.data import DataError
 from engram.scenarios.look import category
-from engram.scenarios.named import is_name, parse, scenario, with_letters
+from engram.scenarios.names import is_name, parse, scenario, with_letters
 from engram.scenarios.queue import cropped, luma, one_shape, resized
 from engram.scenarios.task import ClosedDataError, ScenarioError
 
@@ -214,7 +214,7 @@ def test_where_emnist_letters_cannot_be_had_the_stand_in_is_named(monkeypatch):
             raise DataError("no place has it")
         return blobs(10, train=3, test=2, seed=len(name), name=name)
 
-    monkeypatch.setattr("engram.scenarios.named.images", nowhere)
+    monkeypatch.setattr("engram.scenarios.names.images", nowhere)
     with pytest.raises(DataError, match=r"no place has it\n.*--letters cyrillic-letters"):
         scenario("long-queue/task")
     assert len(scenario("long-queue-with-cyrillic-letters/task").images) == 5

@@ -4,7 +4,7 @@ from itertools import product
 
 import torch
 
-from engram.scenarios.streams import stream
+from engram.core.streams import stream
 
 PURPOSES = ("init", "order", "permutation", "shuffle", "buffer", "noise", "fisher")
 

@@ -8,14 +8,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import engram
-from engram.experiments.records import METRICS, Record, offline_of
-from engram.experiments.tuning import tuned
 from engram.learning import metrics
-from engram.paper.cells import TABLES
 from engram.report.layout import TITLES
 from engram.report.page.command import command
 from engram.report.page.printed import claims, table_of
 from engram.report.page.settings import Setting, differences, gather, sensitivities, sound
+from engram.runs.records import METRICS, Record, offline_of
+from engram.search.ledger import tuned
+from engram.studies.hsu2018.cells import TABLES
 
 FAMILIES = {
     "plain": ("adam", "sgd", "adagrad"),

@@ -6,9 +6,9 @@ import shlex
 from pathlib import Path
 from typing import Any
 
-from engram.paper.cells import COPIED, labelled
-from engram.paper.long_queue import resets
 from engram.report.page.settings import Setting, values
+from engram.studies.hsu2018.cells import COPIED, labelled
+from engram.studies.hsu2018.long_queue import resets
 
 USUAL = {"evaluation.mask": True, "evaluation.forward_transfer": False, "evaluation.evaluate_every": 0, "threads": 1,
          "device": "cpu"}  # fmt: skip

@@ -7,7 +7,7 @@ from dataclasses import replace
 from itertools import combinations
 from typing import Any
 
-from engram.experiments.statistics import Paired, corrected, paired
+from engram.analysis.statistics import Paired, corrected, paired
 from engram.report.page.settings import Setting
 
 

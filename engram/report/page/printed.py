@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from engram.experiments.records import Record
-from engram.paper.cells import QUEUE_TABLES, TABLES, accepted, band, cells, preset_name, runs_by_label
-from engram.paper.claim_tests import results
-from engram.paper.long_queue import NETS, Runs, Shown, remarks
-from engram.paper.twin_cells import best_of, twin_cells
-from engram.paper.twins import twins_of
 from engram.report.claims import HOW, SIDES, counts, says
 from engram.report.layout import TITLES
 from engram.report.page.comparisons import comparisons
 from engram.report.page.settings import Setting
+from engram.runs.records import Record
+from engram.studies.hsu2018.cells import QUEUE_TABLES, TABLES, accepted, band, cells, preset_name, runs_by_label
+from engram.studies.hsu2018.claim_tests import results
+from engram.studies.hsu2018.long_queue import NETS, Runs, Shown, remarks
+from engram.studies.hsu2018.twin_cells import best_of, twin_cells
+from engram.studies.hsu2018.twins import twins_of
 
 
 def table_of(name: str, records: Sequence[Record], named: Mapping[str, Setting]) -> dict[str, Any]:

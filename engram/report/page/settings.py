@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from engram.experiments.records import Record, setting_of, supersedes, well_typed
+from engram.runs.records import Record, setting_of, supersedes, well_typed
 
 ASIDE = ("seed", "threads", "device", "evaluation.")
 """What a setting's values do not depend on, or only in their last bits."""

@@ -1,0 +1,316 @@
+"""Speed and memory on this machine, as ratios taken in one run."""
+
+from __future__ import annotations
+
+import copy
+import importlib.util
+import math
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from statistics import fmean, median
+from types import ModuleType
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from engram.core.streams import stream
+from engram.data import CATALOG
+from engram.learning.fisher import fisher
+from engram.learning.learner import Learner, batches
+from engram.learning.method import Method
+from engram.learning.train import backward, new_learner, train
+from engram.methods._replay import GenerativeReplay, share_of_now
+from engram.methods.dgr import DGR
+from engram.nets.cnn import CNNNet
+from engram.nets.mlp import MLP, MLPNet, hidden_layers
+from engram.runs.run import peak_mb, settle
+from engram.runs.spec import Spec
+from engram.scenarios.task import Batch, Task
+from engram.studies.hsu2018.presets import preset
+
+ROUNDS, STEPS = 5, 60
+FIGURES = (
+    "scenario", "method", "net", "step_ms", "products_ms", "gemm_share", "dataloader_ms", "dataloader_ratio", "bare_ms",
+    "bare_ratio", "peak_mb",
+)  # fmt: skip
+
+
+def bench(scenario: str = "split-mnist/class", method: str = "adam", net: str = "mlp") -> dict[str, Any]:
+    """All figures: step time, its share of unavoidable matrix products, the DataLoader loop's ratio, peak memory.
+
+    With a generator: the step once there is a past, against a bare loop of the same passes. None: not measured.
+    """
+    settle(threads=1)
+    spec = preset(scenario, method, net=net)
+    found = dict.fromkeys(FIGURES) | {"scenario": scenario, "method": method, "net": net}
+    if any(isinstance(member, GenerativeReplay) for member in spec.method.members()):
+        found |= against_bare(spec)
+    else:
+        found |= step_and_products(spec) | against_dataloader(spec)
+    found["peak_mb"] = peak_of(scenario, method, net)
+    return found
+
+
+def step_and_products(spec: Spec) -> dict[str, Any]:
+    """A training step, and the matrix products that it cannot avoid, timed in turns."""
+    learner, _, task, step = stepper(spec)
+    with task.train.opened(load=True):
+        products = unavoidable(learner, spec.training.batch)
+        best_step = best_products = float("inf")
+        for _ in range(ROUNDS):
+            step_time, product_time = in_turns(step, products)
+            best_step, best_products = min(best_step, step_time), min(best_products, product_time)
+    return {
+        "step_ms": 1000 * best_step,
+        "products_ms": 1000 * best_products,
+        "gemm_share": best_products / best_step,
+    }
+
+
+def stepper(spec: Spec, task_number: int = 0) -> tuple[Learner, Method, Task, Callable[[], None]]:
+    """A learner on one of its tasks, and one step of it, drawing its batch included; with one of DGR's generator."""
+    tasks = spec.scenario.deal(spec.seed, spec.device)
+    method = copy.deepcopy(spec.method)
+    learner = new_learner(tasks, method, spec.net, spec.training, spec.seed, torch.device(spec.device))
+    curriculum = method.curriculum(tasks)
+    task_number = min(task_number, len(curriculum) - 1)
+    learner.training = replace(spec.training, steps=1)
+    for task in curriculum[:task_number]:  # what the method keeps of earlier tasks, without training on them
+        learner.task = task.index
+        method.begin_task(learner, task)
+        learner.steps += 1
+        method.end_task(learner, task)
+    learner.training = spec.training
+    task = curriculum[task_number]
+    learner.task = task.index
+    method.begin_task(learner, task)
+    data = method.data(task)
+    painters = [(m, m.begin_generator(learner)) for m in method.members() if isinstance(m, DGR)]
+
+    def endless() -> Iterator[Batch]:
+        while True:
+            yield from batches(data, spec.training, stream(0, "bench"))
+
+    stream_of_batches = endless()
+
+    def step() -> None:
+        batch = next(stream_of_batches)
+        backward(learner, method, batch)
+        method.adjust_gradients(learner, batch)
+        learner.optimizer.step()
+        method.after_step(learner)
+        for painter, rng in painters:
+            painter.generator_step(learner, next(stream_of_batches), rng)
+
+    return learner, method, task, step
+
+
+def against_bare(spec: Spec) -> dict[str, Any]:
+    """A step on the last task and that of a bare loop of the same passes, in turns, best of five each."""
+    fits = spec.method_name in ("dgr", "rtf") and spec.scenario.normalize is None  # what that loop is written for
+    bare = yardstick("replay") if fits else None
+    learner, _, task, step = stepper(spec, len(spec.scenario.sizes()) - 1)
+    with task.train.opened(load=True):
+        theirs = bare.stepper(spec.method_name, bare_setting(bare, learner, task)) if bare else lambda: None
+        rounds = [in_turns(step, theirs) for _ in range(ROUNDS)]
+    ours, bare_s = (min(times) for times in zip(*rounds, strict=True))
+    found = {"step_ms": 1000 * ours}
+    return found | {"bare_ms": 1000 * bare_s, "bare_ratio": ours / bare_s} if bare else found
+
+
+def bare_setting(bare: ModuleType, learner: Learner, task: Task) -> Any:
+    """The same task, as the bare loop takes it."""
+    tasks, past = learner.tasks, learner.task
+    everything = task.train.batch(torch.arange(len(task.train)))
+    return bare.Setting(
+        everything.x,
+        everything.y,
+        hidden_layers(getattr(learner.net, "classifier", learner.net)),
+        tasks.outputs,
+        learner.active(past),
+        [(tasks.active(k, past - 1), learner.active(k)) for k in (range(past) if tasks.kind == "task" else [past - 1])],
+        share_of_now(learner),
+        learner.training.batch,
+        learner.training.lr,
+    )
+
+
+def methods_cost(scenario: str, names: Sequence[str], net: str = "mlp") -> dict[str, Any]:
+    """A step of each method on its last task, and a task's Fisher, as multiples of plain Adam's step and epoch.
+
+    The median over 600 steps of each, a step against the plain one just before it: a processor that changes its
+    clock meanwhile changes both, and means of some dozens of steps moved by 0.04 between calls.
+    """
+    settle(threads=1)
+    plain = preset(scenario, "adam", net=net)
+    last = len(plain.scenario.deal(0)) - 1
+    found: dict[str, Any] = {}
+    for name in names:
+        *_, task, plain_step = stepper(plain, last)
+        *_, other_task, step = stepper(preset(scenario, name, net=net), last)
+        with task.train.opened(load=True), other_task.train.opened(load=True):
+            pairs = [one_after_other(plain_step, step) for _ in range(2 * ROUNDS * STEPS)]
+            found[name] = median(seconds / plain_seconds for plain_seconds, seconds in pairs)
+    found["fisher"] = fisher_cost(plain)
+    return {"scenario": scenario, "methods": found}
+
+
+def fisher_cost(spec: Spec) -> float:
+    """The Fisher of one task, in epochs of training on it."""
+    learner, _, task, step = stepper(spec)
+    with task.train.opened(load=True):
+        epoch, importance = [], []
+        for _ in range(3):
+            start = time.perf_counter()
+            for _ in range(spec.training.passes(len(task.train))):
+                step()
+            middle = time.perf_counter()
+            fisher(learner, task.train)
+            epoch.append(middle - start)
+            importance.append(time.perf_counter() - middle)
+    return min(importance) / min(epoch)
+
+
+def in_turns(first: Callable[[], None], second: Callable[[], None]) -> tuple[float, float]:
+    """Mean seconds of each, one call of one after one of the other: both see the caches that the other left."""
+    one, two = zip(*(one_after_other(first, second) for _ in range(STEPS)), strict=True)
+    return fmean(one), fmean(two)
+
+
+def one_after_other(first: Callable[[], None], second: Callable[[], None]) -> tuple[float, float]:
+    """Seconds of one call each."""
+    start = time.perf_counter()
+    first()
+    middle = time.perf_counter()
+    second()
+    return middle - start, time.perf_counter() - middle
+
+
+def unavoidable(learner: Learner, batch: int) -> Callable[[], None]:
+    """Forward, weight-gradient and input-gradient products of an MLP, none into the image, outputs pre-allocated."""
+    if isinstance(learner.net, CNNNet):
+        return unavoidable_convolutions(learner.net, batch)
+    assert isinstance(learner.net, MLPNet)
+    weights = [layer.weight.detach() for layer in learner.net.layers]
+    inputs = [torch.randn(batch, w.shape[1]) for w in weights]
+    outputs = [torch.randn(batch, w.shape[0]) for w in weights]
+    results = [torch.empty(batch, w.shape[0]) for w in weights]
+    weight_gradients = [torch.empty_like(w) for w in weights]
+    input_gradients = [torch.empty_like(a) for a in inputs]
+
+    @torch.no_grad()
+    def products() -> None:
+        for a, w, out in zip(inputs, weights, results, strict=True):
+            torch.mm(a, w.t(), out=out)
+        for i in reversed(range(len(weights))):
+            torch.mm(outputs[i].t(), inputs[i], out=weight_gradients[i])
+            if i:
+                torch.mm(outputs[i], weights[i], out=input_gradients[i])
+
+    return products
+
+
+def unavoidable_convolutions(net: CNNNet, batch: int) -> Callable[[], None]:
+    """The same of a CNN, its convolutions by the kernels that a step calls."""
+    layers = [*net.convolutions, net.dense, net.outputs]
+    inputs: list[Tensor] = []
+    outputs: list[Tensor] = []
+
+    def note(_: nn.Module, given: tuple[Tensor, ...], out: Tensor) -> None:
+        inputs.append(given[0])
+        outputs.append(out)
+
+    hooks = [layer.register_forward_hook(note) for layer in layers]
+    with torch.no_grad():
+        net(torch.randn(batch, math.prod(net.shape)))
+    for hook in hooks:
+        hook.remove()
+
+    @torch.no_grad()
+    def products() -> None:
+        for layer, a in zip(layers, inputs, strict=True):
+            layer(a)
+        for i in reversed(range(len(layers))):
+            layer, a, g = layers[i], inputs[i], outputs[i]
+            if isinstance(layer, nn.Conv2d):
+                torch.ops.aten.convolution_backward(
+                    g, a, layer.weight, [len(layer.weight)], [1, 1], layer.padding, [1, 1], False, [0, 0], 1,
+                    [i > 0, True, True],
+                )  # fmt: skip
+            else:
+                g.t().mm(a)
+                g.mm(layer.weight)
+
+    return products
+
+
+def against_dataloader(spec: Spec) -> dict[str, Any]:
+    """How many times longer the plain DataLoader loop takes for a pass over the first task; None where it does not fit.
+
+    A pass of one and a pass of the other in turns, best of three each.
+    """
+    images = spec.scenario.images[0]
+    fits = images.shape == (1, 28, 28) and images.name in CATALOG and isinstance(spec.net, MLP)
+    fits = fits and spec.scenario.pad == 2
+    plain = yardstick("dataloader") if fits else None  # which is written for such images
+    if plain is None or plain.__file__ is None:
+        return {"dataloader_ms": None, "dataloader_ratio": None}
+    *_, task, step = stepper(spec)
+    assert isinstance(spec.net, MLP)
+    sizes = (len(task.classes), *spec.net.hidden)
+    command = [sys.executable, plain.__file__, images.name, *map(str, sizes)]
+    ours, theirs = [], []
+    with (
+        subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as loop,
+        task.train.opened(load=True),
+    ):
+        assert loop.stdin is not None
+        assert loop.stdout is not None
+        steps = int(loop.stdout.readline())
+        for _ in range(3):
+            start = time.perf_counter()
+            for _ in range(steps):
+                step()
+            ours.append(time.perf_counter() - start)
+            loop.stdin.write("\n")
+            loop.stdin.flush()
+            theirs.append(float(loop.stdout.readline()))
+        loop.stdin.close()
+    return {"dataloader_ms": 1000 / steps * min(theirs), "dataloader_ratio": min(theirs) / min(ours)}
+
+
+def yardstick(name: str) -> ModuleType | None:
+    """A module of `benchmarks/`: beside the package in a checkout, inside it in a wheel."""
+    package = Path(__file__).parents[1]
+    for folder in (package / "benchmarks", package.parent / "benchmarks"):
+        path = folder / f"{name}.py"
+        if path.exists():
+            spec = importlib.util.spec_from_file_location(f"engram_benchmarks_{name}", path)
+            assert spec is not None
+            assert spec.loader is not None
+            module = importlib.util.module_from_spec(spec)
+            spec.loader.exec_module(module)
+            return module
+    return None
+
+
+def peak_of(scenario: str, method: str, net: str) -> float:
+    """Megabytes that a run holds at most, in a process of its own."""
+    code = f"from engram.bench.measure import peak; print(peak({scenario!r}, {method!r}, {net!r}))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return float(done.stdout)
+
+
+def peak(scenario: str, method: str, net: str) -> float:
+    """The same in this process: a short run, since all images are loaded at once, and of ten tasks at most."""
+    spec = preset(scenario, method, net=net)
+    settle(spec.threads)
+    tasks = spec.scenario.deal(spec.seed)
+    first = replace(tasks, tasks=tasks.tasks[:10])
+    train(first, copy.deepcopy(spec.method), spec.net, replace(spec.training, steps=30))
+    return peak_mb()

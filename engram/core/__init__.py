@@ -1,0 +1,1 @@
+"""What all layers share: random streams, locks, validation, search ranges."""

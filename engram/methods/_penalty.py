@@ -1,0 +1,76 @@
+"""The quadratic penalty that L2, EWC, online EWC, SI and MAS share: coef · Σ weight · (θ − centre)²."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import dataclass
+from typing import Annotated
+
+import torch
+from torch import nn
+
+from engram.learning.fisher import Estimator, Label, check_estimator, fisher
+from engram.learning.learner import Learner, Params
+from engram.learning.method import Log, Method
+from engram.scenarios.task import Batch, Task, Tasks
+
+
+@dataclass
+class QuadraticPenalty(Method):
+    """Holds every parameter (weights, biases, all heads) near where past tasks left it.
+
+    There is no factor ½. The gradient, 2 · coef · weight · (θ − centre), is added in closed form. Nothing is held in
+    the first task, whose weights are 0. A subclass says what matters: `importance`.
+    """
+
+    coef: Annotated[float, Log(1e-3, 1e4)] = 1.0
+    """Weight of the penalty."""
+
+    kept = ("weights", "centre")
+    needs = frozenset({"boundaries"})
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not 0 <= self.coef < float("inf"):
+            raise ValueError(f"coef {self.coef} is out of range; give 0 or more")
+
+    def start(self, learner: Learner, tasks: Tasks) -> None:
+        self.weights: Params = [torch.zeros_like(p) for p in learner.params]
+        self.centre: Params = [p.detach().clone() for p in learner.params]
+        self._pull: Params = [torch.empty_like(p) for p in learner.params]
+
+    def kept_bytes(self, net: nn.Module, pixels: int) -> int:
+        return 2 * sum(p.numel() * p.element_size() for p in net.parameters())
+
+    @abstractmethod
+    def importance(self, learner: Learner, task: Task) -> Params:
+        """The weights from now on, the task that was just learned included."""
+
+    @torch.no_grad()
+    def adjust_gradients(self, learner: Learner, batch: Batch) -> None:
+        for p, weight, centre, pull in zip(learner.params, self.weights, self.centre, self._pull, strict=True):
+            assert p.grad is not None
+            torch.sub(p, centre, out=pull)
+            p.grad.addcmul_(weight, pull, value=2 * self.coef)
+
+    def end_task(self, learner: Learner, task: Task) -> None:
+        self.weights = self.importance(learner, task)
+        self.centre = [p.detach().clone() for p in learner.params]
+
+
+@dataclass
+class FisherPenalty(QuadraticPenalty):
+    """A penalty whose weights are Fisher information."""
+
+    label: Label = "predicted"
+    """Whose likelihood the Fisher takes: predicted (the authors' code), true, sampled, or exact (all labels)."""
+    estimator: Estimator = "sample"
+    """Squared gradients per sample, or per mini-batch as in the authors' permuted-domain scripts."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_estimator(self.label, self.estimator)
+
+    def fisher(self, learner: Learner, task: Task) -> Params:
+        """Of the task that was just learned."""
+        return fisher(learner, task.train, self.label, self.estimator, learner.training.batch)

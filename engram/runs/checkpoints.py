@@ -1,0 +1,103 @@
+"""Checkpoints: what an interrupted run goes on from."""
+
+from __future__ import annotations
+
+import io
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from engram.runs.store import Say, tell
+from engram.learning.train import Checkpoint
+
+
+class Checkpoints:
+    """The checkpoints of one run: a folder with the latest, written whole or not at all."""
+
+    def __init__(self, folder: Path, say: Say = tell) -> None:
+        self.folder, self.say = folder, say
+        self.failed = False
+
+    def save(self, checkpoint: Checkpoint) -> None:
+        """Writes a checkpoint in place of the one before; where the disk does not take it the run goes on without."""
+        self.write(file_name(checkpoint), packed(checkpoint))
+
+    def write(self, name: str, content: bytes) -> None:
+        path = self.folder / name
+        part = path.with_suffix(f".{os.getpid()}.part")
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            older = list(self.folder.glob("*.pt"))  # not parts: another process may be writing one
+            with part.open("wb", buffering=0) as file:
+                left = memoryview(content)
+                while left:
+                    left = left[file.write(left) :]
+                os.fsync(file.fileno())
+            part.replace(path)
+        except OSError as error:
+            part.unlink(missing_ok=True)
+            if not self.failed:
+                self.say(f"{path} cannot be written: {error.strerror}; the run goes on, but could not be resumed there")
+            self.failed = True
+            return
+        for old in older:
+            if old != path:
+                old.unlink(missing_ok=True)
+
+    def latest(self) -> Checkpoint | None:
+        """What an interrupted run left, or None."""
+        for path in self.newest_first():
+            try:
+                return unpacked(path.read_bytes())
+            except Exception as error:  # whatever bytes that are none end in
+                self.say(f"{path}: not a whole checkpoint ({type(error).__name__}), left aside")
+        return None
+
+    def content(self) -> bytes | None:
+        """The newest file as it is, for a machine with the device that it was made on, which this one need not have."""
+        return next((path.read_bytes() for path in self.newest_first()), None)
+
+    def newest_first(self) -> list[Path]:
+        return sorted(self.folder.glob("*.pt"), key=lambda path: path.stat().st_mtime_ns, reverse=True)
+
+
+def file_name(checkpoint: Checkpoint) -> str:
+    epoch = f"-epoch-{checkpoint['epoch']}" if checkpoint["epoch"] else ""
+    return f"task-{checkpoint['task']}{epoch}.pt"
+
+
+def packed(checkpoint: Checkpoint) -> bytes:
+    """A checkpoint as the content of a file."""
+    for kept in checkpoint["method"]:
+        check_kept(kept)
+    content = io.BytesIO()
+    torch.save(checkpoint, content)
+    return content.getvalue()
+
+
+def check_kept(kept: Mapping[str, Any]) -> None:
+    """Refuses what a method keeps, by name, where it could not be read back."""
+    for name, value in kept.items():
+        if odd := unreadable(value):
+            raise ValueError(
+                f"{name} is kept and holds a {odd}; keep tensors, numbers, text, networks, or lists, tuples and dicts "
+                "of them"
+            )
+
+
+def unreadable(value: Any) -> str | None:
+    """The name of a type inside a value that is not read from files, since reading it could run code."""
+    if value is None or isinstance(value, torch.Tensor | bool | int | float | str) or hasattr(value, "state_dict"):
+        return None
+    if isinstance(value, list | tuple | dict):
+        inside = [*value, *value.values()] if isinstance(value, dict) else value
+        return next((odd for one in inside if (odd := unreadable(one))), None)
+    return type(value).__name__
+
+
+def unpacked(content: bytes) -> Checkpoint:
+    checkpoint: Checkpoint = torch.load(io.BytesIO(content), weights_only=True)
+    return checkpoint

@@ -1,0 +1,244 @@
+"""One run from its spec to its record: resumable, repeatable to the bit."""
+
+from __future__ import annotations
+
+import copy
+import ctypes
+import os
+import platform
+import resource
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import torch
+
+import engram
+from engram.runs.checkpoints import Checkpoints
+from engram.runs.records import Record
+from engram.runs.spec import Spec
+from engram.runs.store import Say, Store, tell
+from engram.learning import metrics
+from engram.learning.combine import combine
+from engram.learning.evaluate import Evaluation
+from engram.learning.learner import Training
+from engram.learning.method import Method
+from engram.learning.train import Checkpoint, MisfitError, Outcome, Progress, train
+from engram.nets.mlp import MLP
+from engram.nets.net import Net
+from engram.scenarios.scenario import Scenario
+
+
+def run(
+    scenario: Scenario,
+    method: Method | Sequence[Method],
+    *,
+    seed: int = 0,
+    net: Net | None = None,
+    training: Training | None = None,
+    evaluation: Evaluation | None = None,
+    threads: int = 1,
+    device: str = "cpu",
+    out: str | Path | None = None,
+    watch: Callable[[Progress], None] = lambda _: None,
+) -> Record:
+    """Trains a method, or several together, on a scenario and returns the record.
+
+    With a folder as `out` the record is kept there, an interrupted run goes on where it stopped, and what is
+    recorded already is not run again.
+    """
+    method = method if isinstance(method, Method) else combine(method)
+    spec = Spec(
+        scenario,
+        method,
+        net or MLP(),
+        training or Training(optimizer=method.optimizer),
+        evaluation or Evaluation(),
+        seed,
+        threads,
+        resolve_device(device),
+    )
+    return run_spec(spec, Path(out) if out is not None else None, watch=watch)
+
+
+def run_spec(
+    spec: Spec,
+    out: Path | None = None,
+    *,
+    watch: Callable[[Progress], None] = lambda _: None,
+    say: Say = tell,
+) -> Record:
+    """The record of a spec: from the files in `out` where it is there, else by running it."""
+    if not out:
+        return compute(spec, watch=watch)
+    store = Store(out, say)
+    if found := store.finished().get(spec.key):
+        return found
+    claim = store.claim(spec.key)
+    if claim is None:
+        say(f"{spec}: another process runs it; waiting for its record")
+        claim = store.claim(spec.key, wait=True)
+        assert claim is not None
+    try:
+        if found := store.finished().get(spec.key):  # by whom we have waited for
+            return found
+        checkpoints = Checkpoints(store.checkpoints(spec.key), say)
+        record = compute(spec, save=checkpoints.save, resume=checkpoints.latest(), watch=watch, say=say)
+        store.add(record)
+        return record
+    finally:
+        claim.release()
+
+
+def compute(
+    spec: Spec,
+    *,
+    save: Callable[[Checkpoint], None] = lambda _: None,
+    resume: Checkpoint | None = None,
+    watch: Callable[[Progress], None] = lambda _: None,
+    say: Say = tell,
+) -> Record:
+    """Runs a spec here and now, anew where the checkpoint does not fit; what it returns is written nowhere yet."""
+    settle(spec.threads)
+    machine()  # this and the key name the code that runs: both are settled now, whatever becomes of its files meanwhile
+    _ = spec.key
+
+    def outcome(resume: Checkpoint | None) -> Outcome:
+        return train(
+            spec.scenario.deal(spec.seed, spec.device),
+            copy.deepcopy(spec.method),
+            spec.net,
+            spec.training,
+            seed=spec.seed,
+            device=spec.device,
+            evaluation=spec.evaluation,
+            save=save,
+            resume=resume,
+            watch=watch,
+        )
+
+    try:
+        return record_of(spec, outcome(resume))
+    except MisfitError as error:
+        say(f"{spec}: {error}; it starts anew")
+        return record_of(spec, outcome(None))
+
+
+def failed(spec: Spec, error: str) -> Record:
+    """The record of a run that broke off, with its traceback or what ended its process."""
+    record = record_of(spec, Outcome(status="failed"))
+    record.error = error
+    return record
+
+
+def record_of(spec: Spec, outcome: Outcome) -> Record:
+    a = outcome.accuracy
+    whole = outcome.status == "done"
+    return Record(
+        key=spec.key,
+        scenario=spec.scenario_name,
+        method=spec.method_name,
+        seed=spec.seed,
+        spec=spec.to_json(),
+        status=outcome.status,
+        accuracy=a,
+        average_accuracy=metrics.average_accuracy(a) if whole else None,
+        forgetting=metrics.forgetting(a) if whole else None,
+        backward_transfer=metrics.backward_transfer(a) if whole else None,
+        average_incremental_accuracy=metrics.average_incremental_accuracy(a) if whole else None,
+        forward_transfer=metrics.forward_transfer(outcome.before, outcome.untrained)
+        if whole and outcome.before
+        else None,
+        pooled_accuracy=outcome.pooled_accuracy if whole else None,
+        losses=outcome.losses,
+        curve=outcome.curve,
+        steps=outcome.steps,
+        seconds=outcome.seconds,
+        memory=outcome.memory,
+        environment={
+            **machine(),
+            "threads": spec.threads,
+            "device": spec.device,
+            "data": {images.name: images.fingerprint for images in spec.scenario.images},
+            "peak_mb": round(peak_mb()),
+            "resumed_after_task": outcome.resumed_after_task,
+            "resumed_after_epoch": outcome.resumed_after_epoch,
+        },
+    )
+
+
+def settle(threads: int) -> None:
+    """Brings the process into the state that results and speed are defined in."""
+    torch.set_num_threads(threads)
+    torch.set_flush_denormal(True)
+    keep_freed_memory()
+
+
+@cache
+def keep_freed_memory() -> None:
+    """Lets glibc keep freed memory for the next step, which else is returned and faulted in again each time."""
+    if sys.platform == "linux":
+        mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+        if mallopt:
+            trim_threshold, mmap_threshold = -1, -3
+            mallopt(mmap_threshold, 1 << 30)
+            mallopt(trim_threshold, (1 << 31) - 1)
+
+
+def resolve_device(device: str) -> str:
+    """`auto` as the best there is; others as they are, refused where this PyTorch cannot use them."""
+    usable = {"cpu": True, "cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
+    if device == "auto":
+        return next(name for name in ("cuda", "mps", "cpu") if usable[name])
+    kind = device.partition(":")[0]
+    if not usable.get(kind):
+        raise ValueError(
+            f"device {device!r} cannot be used here; choose from {', '.join(d for d in usable if usable[d])}"
+        )
+    return device
+
+
+@cache
+def machine() -> dict[str, Any]:
+    """What ran it: versions, commit, processor."""
+    return {
+        "engram": engram.__version__,
+        **commit(),
+        "torch": torch.__version__,
+        "python": platform.python_version(),
+        "cpu": cpu_name(),
+        "cores": os.cpu_count(),
+    }
+
+
+def commit() -> dict[str, Any]:
+    """The commit of the code that runs, and whether the code was changed since; None outside a checkout."""
+    here = Path(engram.__file__).parent
+
+    def git(*arguments: str) -> str:
+        done = subprocess.run(["git", "-C", str(here), *arguments], capture_output=True, text=True, check=True)
+        return done.stdout.strip()
+
+    try:
+        if Path(git("rev-parse", "--show-toplevel")) != here.parent:
+            return {"commit": None, "dirty": None}
+        return {"commit": git("rev-parse", "HEAD"), "dirty": bool(git("status", "--porcelain", "--", "."))}
+    except (OSError, subprocess.CalledProcessError):
+        return {"commit": None, "dirty": None}
+
+
+def cpu_name() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+        return next(line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    except (OSError, StopIteration):
+        return platform.processor() or platform.machine()
+
+
+def peak_mb() -> float:
+    """The most memory that this process has held."""
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak / (1 << 20 if sys.platform == "darwin" else 1 << 10)

@@ -1,0 +1,91 @@
+"""The folder of a sweep: its records, read once, and who runs what now. Works without torch."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from engram.core.locks import Lock, acquire
+from engram.runs import records
+from engram.runs.records import Record
+
+RECORDS = "records.jsonl"
+Say = Callable[[str], None]
+
+
+def tell(text: str) -> None:
+    """The default `say`: one line on stderr."""
+    print(text, file=sys.stderr)
+
+
+class Store:
+    """A folder's record files and checkpoints, which several drivers may use at once."""
+
+    def __init__(self, folder: Path, say: Say = tell) -> None:
+        self.folder, self.say = folder, say
+        self._finished: dict[str, Record] = {}
+        self._read: dict[Path, tuple[int, int, int]] = {}
+
+    def finished(self) -> dict[str, Record]:
+        """By key, the runs that are recorded and did not fail; reads what was added to the files since the last look.
+
+        Files are taken in the order of their names, and the first record of a key counts, or the first with a label.
+        """
+        for path in sorted(self.folder.glob("*.jsonl")):
+            for record in self._new(path):
+                known = self._finished.get(record.key)
+                if record.status != "failed" and (known is None or (record.preset and not known.preset)):
+                    record.reused = True
+                    self._finished[record.key] = record
+        return self._finished
+
+    def _new(self, path: Path) -> list[Record]:
+        """The records that a file got since it was last read."""
+        inode, offset, lines = self._read.get(path, (0, 0, 1))
+        with path.open("rb") as file:
+            now = os.fstat(file.fileno())
+            if (now.st_ino, now.st_size) == (inode, offset):
+                return []
+            if now.st_ino != inode or now.st_size < offset:  # another file
+                offset, lines = 0, 1
+            fcntl.flock(file, fcntl.LOCK_SH)  # nobody is in the middle of a line
+            file.seek(offset)
+            text = file.read()
+        self._read[path] = (now.st_ino, offset + len(text), lines + text.count(b"\n"))
+        return records.parse(text.decode(errors="replace"), path, lines, self.say)
+
+    def add(self, record: Record, file: str = RECORDS) -> None:
+        """Records a run; of one that did not fail the checkpoints go."""
+        records.append(self.folder / file, record)
+        if record.status != "failed":
+            shutil.rmtree(self.checkpoints(record.key), ignore_errors=True)
+
+    def checkpoints(self, key: str) -> Path:
+        """Where the checkpoints of a run are."""
+        return self.folder / "checkpoints" / key
+
+    def claim(self, key: str, *, wait: bool = False) -> Claim | None:
+        """The right to run a key; None where another process (or another part of this one) has it, unless waited for.
+
+        The system takes it back from a process that dies.
+        """
+        path = self.folder / "checkpoints" / f"{key}.lock"
+        try:
+            lock = acquire(path, lambda: wait)
+        except OSError as error:
+            raise records.UnwritableError("a lock", path, error) from error
+        return Claim(lock) if lock else None
+
+
+class Claim:
+    """The right to run a key, until it is released."""
+
+    def __init__(self, lock: Lock) -> None:
+        self.lock = lock
+
+    def release(self) -> None:
+        self.lock.release(also=[self.lock.path.parent])  # which stays where others are at work, or left checkpoints

@@ -1,0 +1,1 @@
+"""Hyper-parameter search at equal budgets, and its ledger."""

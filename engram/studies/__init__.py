@@ -1,0 +1,1 @@
+"""Studies: tables of settings, and published numbers to compare with. No torch."""

@@ -1,0 +1,1 @@
+"""Hsu, Liu, Ramasamy, Kira (2018)."""

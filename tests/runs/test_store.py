@@ -1,0 +1,150 @@
+"""The folder of a sweep: records are read once, and a key belongs to one driver at a time."""
+
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from engram.runs import records, store
+from engram.runs.records import Record, append
+from engram.runs.store import Store
+
+
+def record(key: str, status: str = "done", **values) -> Record:
+    return Record(key=key, scenario="split-own/class", method="adam", seed=0, spec={"seed": 0}, status=status, **values)
+
+
+def test_what_failed_is_not_finished_and_the_first_of_a_key_counts(tmp_path):
+    for file, one in (
+        ("b.jsonl", record("x", steps=2)),
+        ("a.jsonl", record("x", "failed")),
+        ("a.jsonl", record("y", "diverged")),
+        ("c.jsonl", record("x", steps=3)),
+    ):
+        append(tmp_path / file, one)
+    found = Store(tmp_path).finished()
+    assert {key: one.steps for key, one in found.items()} == {"x": 2, "y": 0}
+    assert all(one.reused for one in found.values())
+
+
+def test_every_line_is_read_once_also_what_others_add(tmp_path, monkeypatch):
+    parsed, plain = [], records.parse
+    monkeypatch.setattr(records, "parse", lambda text, *others: parsed.append(text) or plain(text, *others))
+    path, said = tmp_path / "records.jsonl", []
+    mine, other = Store(tmp_path, said.append), Store(tmp_path)
+    for i in range(20):
+        (mine if i % 2 else other).add(record(f"k{i}"))
+        assert set(mine.finished()) == {f"k{j}" for j in range(i + 1)}
+    assert "".join(parsed) == path.read_text()
+    with path.open("a") as file:
+        file.write('{"key": "torn')
+    assert len(mine.finished()) == 20
+    assert len(mine.finished()) == 20
+    assert said == [f"{path}, line 21: not a whole record, skipped"]
+    other.add(record("last"))
+    assert "last" in mine.finished()
+    assert len(said) == 1
+
+
+def test_a_file_that_was_replaced_is_read_again(tmp_path):
+    path = tmp_path / "records.jsonl"
+    append(path, record("a", steps=1))
+    folder = Store(tmp_path)
+    folder.finished()
+    append(tmp_path / "new", record("b"))
+    (tmp_path / "new").replace(path)
+    assert set(folder.finished()) == {"a", "b"}
+
+
+def test_a_key_is_claimed_once_until_it_is_released(tmp_path):
+    one, other = Store(tmp_path), Store(tmp_path)
+    claim = one.claim("k")
+    assert other.claim("k") is None
+    assert one.claim("k") is None
+    other.claim("another").release()
+    claim.release()
+    assert not list(tmp_path.iterdir())
+    other.claim("k", wait=True).release()
+
+
+def test_a_lock_whose_file_was_removed_meanwhile_is_nobodys(tmp_path, monkeypatch):
+    """Between opening and locking the file the holder releases: the file that was opened is no lock any more."""
+    folder = Store(tmp_path)
+    claim = folder.claim("k")
+    plain = store.fcntl.flock
+
+    def released_just_before(file, how):
+        monkeypatch.setattr(store.fcntl, "flock", plain)
+        claim.release()
+        plain(file, how)
+
+    monkeypatch.setattr(store.fcntl, "flock", released_just_before)
+    mine = folder.claim("k")
+    assert folder.claim("k") is None
+    mine.release()
+
+
+def test_drivers_that_come_and_go_share_a_folder_of_locks_that_the_last_removes(tmp_path):
+    def come_and_go(number: int) -> int:
+        for i in range(300):
+            Store(tmp_path).claim(f"{number}-{i}").release()
+        return number
+
+    with ThreadPoolExecutor(4) as pool:
+        assert list(pool.map(come_and_go, range(4))) == [0, 1, 2, 3]
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_folder_of_locks_that_is_removed_while_a_lock_is_made_is_made_again(tmp_path, monkeypatch):
+    plain = store.os.open
+
+    def removed_just_before(path, *others):
+        monkeypatch.setattr(store.os, "open", plain)
+        path.parent.rmdir()
+        return plain(path, *others)
+
+    monkeypatch.setattr(store.os, "open", removed_just_before)
+    Store(tmp_path).claim("k").release()
+    assert not list(tmp_path.iterdir())
+
+
+HOLDER = """
+import sys
+from pathlib import Path
+from engram.runs.store import Store
+claim = Store(Path(sys.argv[1])).claim("k")
+print("torch" in sys.modules, flush=True)
+sys.stdin.readline()
+"""
+
+
+def test_the_claim_of_a_process_that_is_killed_is_free(tmp_path):
+    command = [sys.executable, "-c", HOLDER, tmp_path]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as holder:
+        assert holder.stdout.readline() == "False\n"  # all this works without torch
+        folder = Store(tmp_path)
+        assert folder.claim("k") is None
+        holder.kill()
+        claim = folder.claim("k", wait=True)
+        assert folder.claim("k") is None
+        claim.release()
+
+
+def test_a_folder_that_cannot_be_written_is_said(tmp_path):
+    (tmp_path / "checkpoints").write_text("a file")
+    with pytest.raises(records.UnwritableError, match=f"cannot be written to {tmp_path}"):
+        Store(tmp_path).claim("k")
+
+
+def test_a_record_takes_the_checkpoints_away_unless_it_failed(tmp_path):
+    folder = Store(tmp_path)
+    checkpoint = folder.checkpoints("k") / "task-1.pt"
+    checkpoint.parent.mkdir(parents=True)
+    checkpoint.write_text("")
+    folder.add(record("k", "failed"))
+    assert checkpoint.exists()
+    folder.add(record("k"))
+    assert not checkpoint.parent.exists()
+    assert [one.status for one in records.read(Path(tmp_path, "records.jsonl"))] == ["failed", "done"]
