@@ -30,7 +30,7 @@ from engram.cli.resolve import (
 from engram.cli.samples import Pictures
 from engram.cli.screen import ERR, OUT, writable
 from engram.cli.sweep import engine_of, sweep
-from engram.data import blank
+from engram.data import use_blank_images
 from engram.engines.driver import At, Engine, Job
 from engram.learning import metrics
 from engram.methods import methods
@@ -120,7 +120,7 @@ def run(arguments: list[str]) -> int:
         arguments, net, scenario_name = net_and_letters(arguments, scenario_name)
         name = parse(scenario_name)
         protocol = protocol_of(arguments)
-        with blank() if asks_help else nullcontext():
+        with use_blank_images() if asks_help else nullcontext():
             base = preset(scenario_name, method_name, protocol=protocol, net=net)
     except ValueError as error:
         raise WrongCallError(str(error)) from error

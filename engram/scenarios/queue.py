@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -96,9 +95,9 @@ class Queue(Scenario):
         return sizes
 
     def deal(self, seed: int, device: torch.device | str = "cpu") -> Tasks:
-        sets = [fitted(images.unsealed(), self.size, self.fit) for images in self.images]
+        sets = [fitted(images.unseal(), self.size, self.fit) for images in self.images]
         if self.held_out:
-            sets = [images.sealed() for images in sets]
+            sets = [images.seal() for images in sets]
         prepared = [prepare(self, images, device) for images in sets]
         groups = self.groups()
         if self.order == "shuffled":
@@ -132,14 +131,8 @@ def told_apart(sets: Sequence[Images]) -> tuple[Images, ...]:
         while name in {other.name for other in found}:
             number += 1
             name = f"{images.name}-{number}"
-        found.append(images if name == images.name else renamed(images, name))
+        found.append(images if name == images.name else images.rename(name))
     return tuple(found)
-
-
-def renamed(images: Images, name: str) -> Images:
-    twin = copy.copy(images)
-    vars(twin)["name"] = name
-    return twin
 
 
 @lru_cache(maxsize=8)

@@ -54,7 +54,7 @@ class Scenario(ABC):
         if not is_number(self.held_out) or not 0 <= self.held_out < 1:
             raise ScenarioError(f"held_out {self.held_out!r} is out of range; give a share from 0 to below 1")
         # where training images take their place, nothing that runs can read the real test images
-        parts = tuple(images.sealed() if self.held_out else images.unsealed() for images in self.images)
+        parts = tuple(images.seal() if self.held_out else images.unseal() for images in self.images)
         object.__setattr__(self, "images", parts)
         if self.kind not in KINDS:
             raise ScenarioError(f"kind {self.kind!r} is unknown; choose from {', '.join(KINDS)}")

@@ -47,14 +47,14 @@ def test_it_can_be_turned_back(images):
     assert again.images[0] is images
     assert Spec(again, eg.Adam()).key == Spec(scenario, eg.Adam()).key
     assert len(again.deal(0)[0].test) == 20
-    assert scenario.holdout(0.1).holdout(0.2).images[0].unsealed() is images
+    assert scenario.holdout(0.1).holdout(0.2).images[0].unseal() is images
 
 
 def test_other_sets_and_other_names_are_untouched(images):
-    sealed = images.sealed()
+    sealed = images.seal()
     assert repr(sealed) == "Images(own: 160/sealed images of 1×6×6, 4 classes)"
-    assert sealed.sealed() is sealed
-    assert images.unsealed() is images
+    assert sealed.seal() is sealed
+    assert images.unseal() is images
     assert len(images.y_test) == 40
     with pytest.raises(AttributeError, match="no attribute 'z_test'"):
         _ = sealed.z_test
