@@ -58,16 +58,12 @@ def read_idx(source: PathOrBytes) -> Bytes:
         stream = gzip.GzipFile(fileobj=file) if packed else file
         magic = stream.read(4)
         if len(magic) < 4 or magic[:3] != b"\0\0\x08" or not 1 <= magic[3] <= 4:
-            raise ValueError(
-                f"it starts with {magic.hex() or 'nothing'}, not with 000008 and 1 to 4 dimensions"
-            )
+            raise ValueError(f"it starts with {magic.hex() or 'nothing'}, not with 000008 and 1 to 4 dimensions")
         shape = struct.unpack(f">{magic[3]}I", stream.read(4 * magic[3]))
         size = math.prod(shape)
         if size > MAX_FILE_BYTES:
             raise ValueError(f"its header claims {size} bytes")
-        data = bytearray(
-            stream.read(size + 1)
-        )  # one more byte: shows trailing data, and gzip checks its sum
+        data = bytearray(stream.read(size + 1))  # one more byte: shows trailing data, and gzip checks its sum
         if len(data) != size:
             more = "more" if len(data) > size else f"only {len(data)}"
             raise ValueError(f"its header claims {size} bytes, but it has {more}")

@@ -264,7 +264,7 @@ def test_the_long_queue_is_made_from_the_published_files(folders, monkeypatch):
         x = np.random.default_rng(seed).integers(0, 256, (len(y), *size, channels), dtype=np.uint8)
         put(folders[0], monkeypatch, name, 0, files(x[..., 0] if channels == 1 else x, y))
     found = scenario("long-queue/task")
-    tasks = found.deal(0)
+    tasks = found.tasks(0)
     assert [images.name for images in found.images] == list(forms)
     assert (len(tasks), tasks.outputs, tasks.shape) == (78, 156, (1, 28, 28))
     assert [task.classes for task in tasks][10:24:13] == [("A", "B"), ("0", "1")]

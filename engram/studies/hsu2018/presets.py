@@ -12,7 +12,7 @@ from engram.learning.evaluate import Evaluation
 from engram.learning.learner import Training
 from engram.methods import members_of, method_class, methods
 from engram.runs.spec import NETS, Spec, known, new_net
-from engram.scenarios.names import LONG_QUEUE, Name, parse, preparation, scenario
+from engram.scenarios.names import LONG_QUEUE, ScenarioName, parse_name, preparation, scenario
 from engram.studies.hsu2018 import long_queue, sources, twins
 from engram.studies.hsu2018.cells import COPIED, SAMPLED, WHOLE_MEMORY, Protocol, labelled, preset_names
 from engram.studies.hsu2018.twins import Variant
@@ -81,7 +81,7 @@ Settings = dict[str, dict[str, Sourced]]
 """group (scenario, method, net, training) → field → value and source; only what differs from the defaults."""
 
 
-def settings(name: Name, method: str, protocol: Protocol = "own", net: str = "mlp") -> Settings:
+def settings(name: ScenarioName, method: str, protocol: Protocol = "own", net: str = "mlp") -> Settings:
     """What a named scenario and a method set; fields of combined methods (`rehearsal+si`) as `si.coef`.
 
     `own` is the protocol that each published row was made with; `common` that of all rows but the copied ones and the
@@ -123,14 +123,14 @@ def settings(name: Name, method: str, protocol: Protocol = "own", net: str = "ml
     return found
 
 
-def source_of(name: Name) -> str:
+def source_of(name: ScenarioName) -> str:
     """Where the values of a scenario come from, if nothing else is said of one."""
     if name.maker == "queue":
         return PAPER if name.front.startswith(LONG_QUEUE) else AFTER_QUEUE
     return SCRIPTS if name.images == "mnist" else OURS
 
 
-def method_settings(name: Name, method: str, source: str) -> dict[str, Sourced]:
+def method_settings(name: ScenarioName, method: str, source: str) -> dict[str, Sourced]:
     """The fields of a method that the published cells set; those of the `class` column for `class-known` and `iid`."""
     if name.maker == "queue":  # the paper does not tell them
         source = AFTER_QUEUE if method in long_queue.PENALTIES else OURS
@@ -155,7 +155,7 @@ def method_settings(name: Name, method: str, source: str) -> dict[str, Sourced]:
     return found
 
 
-def rate(name: Name, optimizer: str, source: str) -> Sourced:
+def rate(name: ScenarioName, optimizer: str, source: str) -> Sourced:
     """The learning rate that goes with an optimiser in a scenario."""
     rates = RATES[name.maker]
     if (name.maker, optimizer, name.kind) == ("permuted", "sgd", "task"):
@@ -169,7 +169,7 @@ def rate(name: Name, optimizer: str, source: str) -> Sourced:
 
 def preset(text: str, method: str, seed: int = 0, protocol: Protocol = "own", net: str = "mlp") -> Spec:
     """The spec of a published setting."""
-    name = parse(text)
+    name = parse_name(text)
     values = {
         group: {field: sourced.value for field, sourced in fields.items()}
         for group, fields in settings(name, method, protocol, net).items()
@@ -189,7 +189,7 @@ def preset(text: str, method: str, seed: int = 0, protocol: Protocol = "own", ne
 
 def kept_bytes(text: str, method: str) -> int:
     """What a preset's method keeps at a boundary, at most, by the sizes of MNIST's networks."""
-    name = parse(text)
+    name = parse_name(text)
     values = settings(name, method)
     outputs = {"split": (2, 10), "permuted": (10, 100)}[name.maker][name.kind != "domain"]
     side = 28 + 2 * values["scenario"]["pad"].value
@@ -225,7 +225,7 @@ def all_variants() -> dict[str, Variant]:
 def label(spec: Spec) -> str | None:
     """The label of the preset, twin or run of the long queue that a spec equals, seeds and what is looked at aside."""
     try:
-        name = str(parse(spec.scenario_name))
+        name = str(parse_name(spec.scenario_name))
         names = dict.fromkeys(labelled(name, spec.method_name, protocol) for protocol in get_args(Protocol))
         found = [text for text in names if text in preset_names()]
         found += [text for text, variant in all_variants().items() if variant[:2] == (name, spec.method_name)]
