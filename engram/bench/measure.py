@@ -74,7 +74,7 @@ def step_and_products(spec: Spec) -> dict[str, Any]:
 
 def stepper(spec: Spec, task_number: int = 0) -> tuple[Learner, Method, Task, Callable[[], None]]:
     """A learner on one of its tasks, and one step of it, drawing its batch included; with one of DGR's generator."""
-    tasks = spec.scenario.deal(spec.seed, spec.device)
+    tasks = spec.scenario.tasks(spec.seed, spec.device)
     method = copy.deepcopy(spec.method)
     learner = new_learner(tasks, method, spec.net, spec.training, spec.seed, torch.device(spec.device))
     curriculum = method.curriculum(tasks)
@@ -148,7 +148,7 @@ def methods_cost(scenario: str, names: Sequence[str], net: str = "mlp") -> dict[
     """
     settle(threads=1)
     plain = preset(scenario, "adam", net=net)
-    last = len(plain.scenario.deal(0)) - 1
+    last = len(plain.scenario.tasks(0)) - 1
     found: dict[str, Any] = {}
     for name in names:
         *_, task, plain_step = stepper(plain, last)
@@ -310,7 +310,7 @@ def peak(scenario: str, method: str, net: str) -> float:
     """The same in this process: a short run, since all images are loaded at once, and of ten tasks at most."""
     spec = preset(scenario, method, net=net)
     settle(spec.threads)
-    tasks = spec.scenario.deal(spec.seed)
+    tasks = spec.scenario.tasks(spec.seed)
     first = replace(tasks, tasks=tasks.tasks[:10])
     train(first, copy.deepcopy(spec.method), spec.net, replace(spec.training, steps=30))
     return peak_mb()

@@ -47,7 +47,7 @@ def describe(arguments: list[str]) -> int:
         name = arguments[at] if letters is None else named.with_letters(arguments[at], letters)
         arguments = [name, *arguments[:at], *arguments[at + 1 :]]
         base = named.scenario(name)
-        values, source = named.preparation(named.parse(name))
+        values, source = named.preparation(named.parse_name(name))
     except ValueError as error:
         raise WrongCallError(str(error)) from error
     flags = flags_of("scenario", base, dict.fromkeys(values, source), "")
@@ -83,10 +83,10 @@ def network(scenario: str, net: str, found: dict[str, Any]) -> dict[str, Any]:
 
 def description(name: str, scenario: Any, seed: int) -> dict[str, Any]:
     """All that `describe` says, as data."""
-    from engram.scenarios.look import category
+    from engram.scenarios.look import categorize_tasks
 
-    tasks = scenario.deal(seed)
-    read = category(tasks)
+    tasks = scenario.tasks(seed)
+    read = categorize_tasks(tasks)
     return {
         "scenario": name,
         "kind": read.kind,
@@ -221,12 +221,12 @@ def ls_methods() -> list[dict[str, Any]]:
 
 
 def ls_scenarios() -> list[dict[str, Any]]:
-    from engram.scenarios.names import NAMED, parse, preparation
+    from engram.scenarios.names import NAMED_SCENARIOS, parse_name, preparation
     from engram.scenarios.task import KINDS
 
     rows = []
-    for name in NAMED:
-        values, source = preparation(parse(f"{name}/class"))
+    for name in NAMED_SCENARIOS:
+        values, source = preparation(parse_name(f"{name}/class"))
         prepared = f"pad {values['pad']}, normalize {values['normalize']} ({source})"
         rows.append({"scenario": name, "kinds": [f"{name}/{kind}" for kind in KINDS], "images": prepared})
     rows.append(

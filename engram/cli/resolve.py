@@ -23,7 +23,7 @@ from engram.runs import records
 from engram.runs.checkpoints import check_kept
 from engram.runs.run import resolve_device
 from engram.runs.spec import NETS, Spec, SpecError, net_name, new_net
-from engram.scenarios.names import is_name, parse, with_letters
+from engram.scenarios.names import is_name, parse_name, with_letters
 from engram.studies.hsu2018.cells import Protocol
 from engram.studies.hsu2018.presets import DEFAULT, settings
 from engram.studies.hsu2018.sources import as_in_print
@@ -77,7 +77,7 @@ def fitted(spec: Spec, options: Any) -> Spec:
     if options.memory_budget is None:
         return spec
     budget = positive("memory_budget", options.memory_budget)
-    tasks = spec.scenario.deal(spec.seed)
+    tasks = spec.scenario.tasks(spec.seed)
     pixels = math.prod(tasks.shape)
     net = spec.net.build(tasks.shape, tasks.outputs)
     buffers = [m for m in spec.method.members() if isinstance(m, Rehearsal)]
@@ -103,7 +103,7 @@ def fitted(spec: Spec, options: Any) -> Spec:
 def tried(spec: Spec) -> None:
     """Deals the tasks, builds network and method and begins the first task: what only they can tell is told before
     anything runs."""
-    tasks, method = spec.scenario.deal(spec.seed), copy.deepcopy(spec.method)
+    tasks, method = spec.scenario.tasks(spec.seed), copy.deepcopy(spec.method)
     try:
         learner = new_learner(tasks, method, spec.net, spec.training, spec.seed, torch.device("cpu"))
         for member in method.members():
@@ -142,7 +142,7 @@ def protocol_of(arguments: list[str]) -> Protocol:
 
 def all_flags(base: Spec, scenario_name: str, method_name: str, protocol: Protocol = "own") -> list[Flag]:
     """Every value that a run is defined by, with the preset's as defaults."""
-    groups = settings(parse(scenario_name), method_name, protocol, net_name(base.net))
+    groups = settings(parse_name(scenario_name), method_name, protocol, net_name(base.net))
     sources = as_in_print(scenario_name, method_name.split("+"), protocol)
     for group, values in groups.items():
         sources[group] |= {field: s.source for field, s in values.items()}

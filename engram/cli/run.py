@@ -30,7 +30,7 @@ from engram.cli.resolve import (
 from engram.cli.samples import Pictures
 from engram.cli.screen import ERR, OUT, writable
 from engram.cli.sweep import engine_of, sweep
-from engram.data import blank
+from engram.data import use_blank_images
 from engram.engines.driver import At, Engine, Job
 from engram.learning import metrics
 from engram.methods import methods
@@ -38,7 +38,7 @@ from engram.runs.records import Record, offline_of
 from engram.runs.run import resolve_device
 from engram.runs.spec import Spec, from_json
 from engram.runs.store import Store
-from engram.scenarios.names import Name, parse
+from engram.scenarios.names import ScenarioName, parse_name
 from engram.studies.hsu2018.cells import Protocol
 from engram.studies.hsu2018.presets import COPIED_FROM, label, preset, rate, settings, source_of
 from engram.trackers.tracking import Tracking
@@ -118,9 +118,9 @@ def run(arguments: list[str]) -> int:
         raise WrongCallError(f"{missing}; choose a method from {', '.join(methods())}\n\n{USAGE}")
     try:
         arguments, net, scenario_name = net_and_letters(arguments, scenario_name)
-        name = parse(scenario_name)
+        name = parse_name(scenario_name)
         protocol = protocol_of(arguments)
-        with blank() if asks_help else nullcontext():
+        with use_blank_images() if asks_help else nullcontext():
             base = preset(scenario_name, method_name, protocol=protocol, net=net)
     except ValueError as error:
         raise WrongCallError(str(error)) from error
@@ -156,7 +156,7 @@ def flag_of(word: str) -> str:
     return word.partition("=")[0].rpartition(".")[2].removeprefix("--") if word.startswith("--") else ""
 
 
-def say_changes(name: Name, method: str, protocol: Protocol) -> None:
+def say_changes(name: ScenarioName, method: str, protocol: Protocol) -> None:
     """Where a method's own protocol changes the scenario."""
     own, common = (settings(name, method, p)["scenario"] for p in (protocol, "common"))
     changes = [
@@ -205,7 +205,7 @@ def run_all(
     tracking = tracking or Tracking((), out)
     writable(out)
     first = specs[0]
-    tasks = first.scenario.deal(first.seed)
+    tasks = first.scenario.tasks(first.seed)
     preset_label = label(first)
     ERR.print(
         f"[bold]{escape(first.scenario_name)}[/] with [bold]{first.method_name}[/]: {len(tasks)} tasks, "

@@ -1,4 +1,4 @@
-"""Locks: files that one process at a time holds. The system frees the lock of a process that dies."""
+"""Locks: files that one process at a time holds. The operating system frees the locks of a process that dies."""
 
 from __future__ import annotations
 
@@ -9,27 +9,31 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ATTEMPTS = 100
-"""To make a folder that other processes remove meanwhile."""
+"""How often creating a lock file is tried if other processes keep removing its folder."""
 
 
 @dataclass(frozen=True)
 class Lock:
-    """A lock file, open and held, and the folders that had to be made for it."""
+    """A lock file, open and held, and the folders that were created for it."""
 
     path: Path
     held: int
     made: frozenset[Path]
 
     def release(self, also: Iterable[Path] = ()) -> None:
-        """The file goes, and so do folders that were made for it, and others that are named, where they are empty."""
+        """Remove the lock file, then the folders that were created for it and those in `also`, if they are empty."""
         self.path.unlink(missing_ok=True)
         remove_empty({*self.made, *also})
-        os.close(self.held)  # last: who waits for it begins anew, with folders of its own
+        os.close(self.held)  # last: a process that waits for it then starts over and creates its own folders
 
 
 def acquire(path: Path, busy: Callable[[], bool]) -> Lock | None:
-    """The lock, or None where another has it and `busy` says not to wait. An OSError leaves no folder behind."""
-    import fcntl  # POSIX alone has it
+    """Acquire a lock.
+
+    If another process holds it, `busy` is called and says whether to wait; if not, the result is None. If an OSError
+    is raised, the folders created so far are removed.
+    """
+    import fcntl  # POSIX only
 
     made: set[Path] = set()
     attempts = 0
@@ -41,7 +45,7 @@ def acquire(path: Path, busy: Callable[[], bool]) -> Lock | None:
         except OSError as error:
             attempts += 1
             if isinstance(error, FileNotFoundError | FileExistsError) and attempts < ATTEMPTS:
-                continue  # another process has just removed what it had made
+                continue  # another process has just removed a folder that it had created
             remove_empty(made)
             raise
         try:
@@ -59,10 +63,11 @@ def acquire(path: Path, busy: Callable[[], bool]) -> Lock | None:
         except BaseException:
             os.close(held)
             raise
-        os.close(held)  # whoever had it has removed this file meanwhile: it is nobody's lock
+        os.close(held)  # the previous holder has removed this file, so it no longer locks anything
 
 
 def remove_empty(folders: Iterable[Path]) -> None:
-    for folder in sorted(folders, reverse=True):  # the innermost first
-        with suppress(OSError):  # not empty, or gone
+    """Remove those of the folders that are empty."""
+    for folder in sorted(folders, reverse=True):  # innermost first
+        with suppress(OSError):  # not empty, or already removed
             folder.rmdir()

@@ -15,10 +15,10 @@ def tell(message: str) -> None:
     print(message, file=sys.stderr)
 
 
-def unknown(what: str, name: str, choices: Iterable[str], *, nearest: int = 1) -> str:
+def unknown(what: str, name: object, choices: Iterable[str], *, nearest: int = 1) -> str:
     """`method 'ewcc' is unknown; did you mean ewc? choose from adam, …`"""
     known = list(choices)
-    near = difflib.get_close_matches(name.lower(), known, n=nearest)
+    near = difflib.get_close_matches(str(name).lower(), known, n=nearest)
     hint = f"did you mean {' or '.join(near)}? " if near else ""
     return f"{what} {name!r} is unknown; {hint}choose from {', '.join(known) or 'nothing: there is none'}"
 

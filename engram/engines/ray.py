@@ -88,7 +88,7 @@ class OnRay:
         return slots
 
     def submit(self, job: Job, checkpoints: Checkpoints) -> None:
-        images = [self.share(images.fingerprint, images.unsealed()) for images in job.spec.scenario.images]
+        images = [self.share(images.fingerprint, images.unseal()) for images in job.spec.scenario.images]
         remote = self.remote.options(
             name=str(job),
             num_cpus=job.spec.threads,

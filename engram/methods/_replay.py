@@ -13,7 +13,7 @@ from torch import Tensor
 
 from engram.learning.learner import Learner
 from engram.learning.method import Method
-from engram.scenarios.task import Batch, Scaling, Task, Tasks, pooled
+from engram.scenarios.task import Batch, Scaling, Task, Tasks, pool
 
 Reduction = Literal["mean", "sum"]
 
@@ -80,7 +80,7 @@ class GenerativeReplay(Method):
 
     def start(self, learner: Learner, tasks: Tasks) -> None:
         # Drawn images are of no known task, but in task learning, where each is given one.
-        for task in tasks if tasks.kind == "task" else [pooled(tasks)]:
+        for task in tasks if tasks.kind == "task" else [pool(tasks)]:
             task.train.one_scaling()
         self.scales: list[tuple[Tensor, Tensor]] = []
 
@@ -101,7 +101,7 @@ class GenerativeReplay(Method):
 
     def shades(self, x: Tensor) -> Tensor:
         """The task's network input as shades in [0, 1]."""
-        return x if self._plain else self.scaling.shades(x)
+        return x if self._plain else self.scaling.to_intensities(x)
 
     def replay(self, learner: Learner, n: int) -> tuple[Tensor, Batch]:
         """Drawn images as shades, and as a batch of the past tasks without labels; n of them, or a few more."""
@@ -118,11 +118,11 @@ class GenerativeReplay(Method):
         """Shades as the network input of the past task that each is drawn for."""
         if self._alike:
             scaling = self._past[0]
-            return shades if scaling.plain else scaling.from_shades(shades)
+            return shades if scaling.plain else scaling.from_intensities(shades)
         x = torch.empty_like(shades)
         for task in tasks:
             here = t == task
-            x[here] = self._past[task].from_shades(shades[here])
+            x[here] = self._past[task].from_intensities(shades[here])
         return x
 
     def samples(self, learner: Learner, n: int) -> Tensor:

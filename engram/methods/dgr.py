@@ -87,7 +87,7 @@ class DGR(GenerativeReplay):
         weights = torch.full((len(x),), 1 / len(x), device=learner.device)
         if self.old_generator is not None:
             drawn = self.old_generator.generator.draw(len(x), rng)
-            x = torch.cat([x, drawn if self._plain else self.scaling.from_shades(drawn)])
+            x = torch.cat([x, drawn if self._plain else self.scaling.from_intensities(drawn)])
             shades = torch.cat([shades, drawn])
             weights = torch.cat([weights * share, weights * (1 - share)])
         noise = torch.randn(len(x), net.generator.latent, generator=rng).to(learner.device)

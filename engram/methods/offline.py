@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from engram.learning.method import Method
-from engram.scenarios.task import Task, Tasks, pooled
+from engram.scenarios.task import Task, Tasks, pool
 
 
 @dataclass
@@ -17,4 +17,4 @@ class Offline(Method):
     checkpoints = "epoch"
 
     def curriculum(self, tasks: Tasks) -> Sequence[Task]:
-        return [pooled(tasks)]
+        return [pool(tasks)]

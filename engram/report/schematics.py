@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from engram.report.style import BLACK, BROWN, GREY, PALETTE, styled
 from engram.runs.records import Record
-from engram.scenarios.names import parse, scenario
+from engram.scenarios.names import parse_name, scenario
 from engram.scenarios.task import Data, Task, Tasks
 from engram.studies.hsu2018.long_queue import REMARKS
 
@@ -81,7 +81,7 @@ def kinds(names: Sequence[str], tasks: int, samples: int, seed: int = 0) -> Figu
     """Scenarios side by side, a row for every task that is shown."""
     if not (tasks >= 1 and 1 <= samples <= MOST_SAMPLES):
         raise ValueError(f"tasks {tasks}, samples {samples}: give 1 or more of each, {MOST_SAMPLES} samples at most")
-    found = [scenario(name).deal(seed) for name in names]
+    found = [scenario(name).tasks(seed) for name in names]
     rows = shown(len(found[0]), tasks)
     width = 0.62 * samples + 2.6
     fig = Figure(figsize=(width * len(names), 0.75 + 0.92 * len(rows)), layout="constrained")
@@ -98,7 +98,7 @@ def shown(tasks: int, most: int) -> list[int]:
 
 
 def draw_kind(part: SubFigure, name: str, tasks: Tasks, rows: list[int], samples: int) -> None:
-    kind = parse(name).kind
+    kind = parse_name(name).kind
     part.suptitle(f"{NAMES[kind]}\n{HEADS[kind]}", fontsize=9.5)
     axes = part.subplots(len(rows), samples + 1, squeeze=False, width_ratios=[1] * samples + [3.2])
     between = ", " if tasks.outputs <= 10 and rows[-1] < 9 else "\n"  # where one line would run into the next sample's

@@ -108,7 +108,7 @@ def compute(
 
     def outcome(resume: Checkpoint | None) -> Outcome:
         return train(
-            spec.scenario.deal(spec.seed, spec.device),
+            spec.scenario.tasks(spec.seed, spec.device),
             copy.deepcopy(spec.method),
             spec.net,
             spec.training,

@@ -22,8 +22,8 @@ from engram.methods import SOURCE, method_class, name_of
 from engram.nets.cnn import CNN
 from engram.nets.mlp import MLP
 from engram.nets.net import Net
-from engram.scenarios.names import MAKERS, Name
-from engram.scenarios.scenario import Scenario, fixed
+from engram.scenarios.names import MAKERS, ScenarioName
+from engram.scenarios.scenario import Scenario, freeze
 
 T = TypeVar("T")
 PROTOCOL = 1
@@ -73,7 +73,7 @@ class Spec:
     @property
     def scenario_name(self) -> str:
         maker = next((name for name, cls in MAKERS.items() if cls is type(self.scenario)), type(self.scenario).make)
-        return str(Name(maker, "+".join(images.name for images in self.scenario.images), self.scenario.kind))
+        return str(ScenarioName(maker, "+".join(images.name for images in self.scenario.images), self.scenario.kind))
 
     @property
     def method_name(self) -> str:
@@ -129,7 +129,7 @@ def from_json(values: dict[str, Any], given: Mapping[str, Images] | None = None)
             (given or {}).get(fingerprint) or images_of(name, fingerprint) for name, fingerprint in names.items()
         )
         members = [
-            method_class(method["name"])(**{k: fixed(v) for k, v in method.items() if k not in ("name", OWN_CODE)})
+            method_class(method["name"])(**{k: freeze(v) for k, v in method.items() if k not in ("name", OWN_CODE)})
             for method in values["method"]
         ]
         net = dict(values["net"])
@@ -235,7 +235,7 @@ def net_name(net: Net) -> str:
 
 
 def fixed_values(values: dict[str, Any]) -> dict[str, Any]:
-    return {name: fixed(value) for name, value in values.items()}
+    return {name: freeze(value) for name, value in values.items()}
 
 
 def jsonable(value: Any) -> Any:

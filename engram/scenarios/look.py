@@ -1,25 +1,26 @@
-"""A dealt scenario as the categorisation sees it: arrays, and whether heads are shared."""
+"""Categorise the tasks of a scenario: their images and labels as arrays, and whether they share a head."""
 
 from __future__ import annotations
 
 import torch
 
 from engram.core.streams import stream
-from engram.scenarios.categorize import Category, measured
+from engram.scenarios.categorize import Category, categorize_samples
 from engram.scenarios.task import Tasks
 
-IMAGES, MANY_TASKS = 1000, 20
-"""Images a task: enough to tell classes and permutations apart, at a quarter of the time that 2,000 take. Half as many
-where there are more tasks than this, at a quarter again."""
+IMAGES_PER_TASK = 1000
+"""Enough to tell classes and permutations apart, in a quarter of the time that 2,000 images take."""
+MANY_TASKS = 20
+"""With more tasks than this, half as many images per task are compared, again in a quarter of the time."""
 
 
-def category(tasks: Tasks) -> Category:
-    """What kind of scenario this is, by its training images and outputs alone."""
+def categorize_tasks(tasks: Tasks) -> Category:
+    """The kind of a scenario, measured on its training images and outputs alone."""
     arrays = []
-    images = IMAGES if len(tasks) <= MANY_TASKS else IMAGES // 2
+    images = IMAGES_PER_TASK if len(tasks) <= MANY_TASKS else IMAGES_PER_TASK // 2
     for task in tasks:
         rows = torch.randperm(len(task.train), generator=stream(0, "category", task.index))[:images]
         pixels = task.train.batch(rows.to(task.train.device)).x
         labels = torch.cat([leaf.y for leaf in task.train.leaves()])
         arrays.append((pixels.double().cpu().numpy(), labels.cpu().numpy()))
-    return measured(arrays, "multi" if tasks.kind == "task" else "single", images)
+    return categorize_samples(arrays, "multi" if tasks.kind == "task" else "single", images)

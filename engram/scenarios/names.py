@@ -3,44 +3,61 @@
 from __future__ import annotations
 
 import difflib
+import importlib
+import inspect
 import math
+import pkgutil
+from dataclasses import fields
 from typing import Any, NamedTuple
 
+import engram.scenarios
+from engram.core.messages import unknown
 from engram.data import CATALOG, DataError, Images, images
-from engram.scenarios.permute import Permute
-from engram.scenarios.queue import Queue
 from engram.scenarios.scenario import Scenario
-from engram.scenarios.split import Split
 from engram.scenarios.task import KINDS, ScenarioError
 
-MAKERS: dict[str, type[Scenario]] = {"split": Split, "permuted": Permute, "queue": Queue}
+
+def find_makers() -> dict[str, type[Scenario]]:
+    """All recipes by name: the subclasses of `Scenario` that the modules of this folder define."""
+    makers = {}
+    for info in pkgutil.iter_modules(engram.scenarios.__path__, "engram.scenarios."):
+        if info.name == __name__:
+            continue
+        for cls in vars(importlib.import_module(info.name)).values():
+            defined_there = inspect.isclass(cls) and cls.__module__ == info.name
+            if defined_there and issubclass(cls, Scenario) and hasattr(cls, "name"):
+                makers[cls.name] = cls
+    return makers
+
+
+MAKERS: dict[str, type[Scenario]] = find_makers()
 
 PREPARATION: dict[str, tuple[dict[str, Any], str]] = {
-    # the constants are the padded images' statistics, rounded as in the authors' code
+    # the constants are the statistics of the padded images, rounded as in the authors' code
     "mnist": ({"pad": 2, "normalize": (0.1000, 0.2752)}, "the authors' code"),
     "fashion-mnist": ({"pad": 2, "normalize": "train"}, "as MNIST, by its own padded statistics"),
 }
-"""How the images of a set are prepared where nothing else is asked for, and where that comes from."""
-OTHERS: tuple[dict[str, Any], str] = ({"pad": 0, "normalize": "train"}, "engram's choice")
+"""Default preparation of a dataset's images, and the source of these values."""
+OTHER_PREPARATION: tuple[dict[str, Any], str] = ({"pad": 0, "normalize": "train"}, "engram's choice")
 
 LONG_QUEUE, WITH, LETTERS = "long-queue", "long-queue-with-", "emnist-letters"
 STAND_IN = "cyrillic-letters"
-"""What stands in for EMNIST letters where they cannot be had; a name that has it says so."""
-NAMED = ("split-mnist", "permuted-mnist", "split-fashion-mnist", "split-cifar10", LONG_QUEUE)
-"""The presets; any other image set can be put into these names."""
+"""Replaces EMNIST letters if they cannot be downloaded; the scenario's name then says so."""
+NAMED_SCENARIOS = ("split-mnist", "permuted-mnist", "split-fashion-mnist", "split-cifar10", LONG_QUEUE)
+"""The scenarios that `engram ls` lists; their names work with any other dataset too."""
 
 
 def long_queue(letters: str = LETTERS) -> str:
-    """The sets of the paper's queue of 78 tasks, in its order, with this set of letters."""
+    """The datasets of the paper's queue of 78 tasks, in its order, with this dataset of letters."""
     return f"mnist+fashion-mnist+{letters}+svhn+cifar100"
 
 
-class Name(NamedTuple):
-    """`split-mnist/class` taken apart."""
+class ScenarioName(NamedTuple):
+    """The parts of `split-mnist/class`."""
 
     maker: str
     images: str
-    """One set, or several of a queue: `mnist+svhn`."""
+    """One dataset, or several for a queue: `mnist+svhn`."""
     kind: str
 
     def __str__(self) -> str:
@@ -48,78 +65,81 @@ class Name(NamedTuple):
 
     @property
     def front(self) -> str:
+        """The name without its kind."""
         letters = self.images.split("+")[2] if self.images.count("+") == 4 else ""
         if (self.maker, self.images) != ("queue", long_queue(letters)):
             return f"{self.maker}-{self.images}"
         return LONG_QUEUE if letters == LETTERS else f"{WITH}{letters}"
 
 
-def parse(text: str) -> Name:
-    """Takes a scenario's name apart, and refuses what it does not know with the nearest names."""
+def parse_name(text: str) -> ScenarioName:
+    """Parse a scenario's name; an unknown one is refused with the nearest names."""
     front, slash, kind = text.rpartition("/")
-    if not slash or kind not in KINDS:
-        front = front if slash and kind not in KINDS else text
-        near = difflib.get_close_matches(kind.lower(), KINDS, n=1) if slash else []
+    if not slash:
         raise ScenarioError(
-            f"scenario {text!r} does not end in a kind; "
-            + (f"did you mean {front}/{near[0]}? " if near else "")
-            + f"write for example {NAMED[0]}/class, with one of the kinds {', '.join(KINDS)}"
+            f"scenario {text!r} has no kind; write for example {NAMED_SCENARIOS[0]}/class, with one of the kinds "
+            f"{', '.join(KINDS)}"
         )
+    if kind not in KINDS:
+        near = difflib.get_close_matches(kind.lower(), KINDS, n=1)
+        hint = f"did you mean {front}/{near[0]}? " if near else ""
+        raise ScenarioError(f"scenario {text!r} does not end in a kind; {hint}choose from {', '.join(KINDS)}")
     if front == LONG_QUEUE:
         front = f"queue-{long_queue()}"
     elif front.startswith(WITH):
         front = f"queue-{long_queue(front.removeprefix(WITH))}"
-    maker, dash, images_name = front.partition("-")
-    if maker not in MAKERS or not dash or not all(images_name.split("+")):
-        known = [f"{name}/{kind}" for name in NAMED]
-        near = difflib.get_close_matches(text, known, n=2) or known[:2]
+    maker, dash, dataset = front.partition("-")
+    if maker not in MAKERS or not dash or not all(dataset.split("+")):
+        patterns = [f"{name}-SET{'+SET' * cls.several_datasets}/KIND" for name, cls in MAKERS.items()]
         raise ScenarioError(
-            f"scenario {text!r} is unknown; did you mean {' or '.join(near)}? "
-            "A name is split-SET/KIND, permuted-SET/KIND or queue-SET+SET/KIND, "
-            f"with sets from {', '.join(CATALOG)}, or your own file.npz"
+            unknown("scenario", text, [f"{name}/{kind}" for name in NAMED_SCENARIOS], nearest=2)
+            + f", or write {' or '.join(patterns)} with datasets from {', '.join(CATALOG)}, or your own file.npz"
         )
-    return Name(maker, images_name, kind)
+    return ScenarioName(maker, dataset, kind)
 
 
 def is_name(text: str) -> bool:
-    """Whether a word can only be meant as the name of a scenario."""
+    """Whether a word can only be the name of a scenario."""
     return "/" in text and (text.partition("-")[0] in MAKERS or text.startswith(LONG_QUEUE))
 
 
 def with_letters(text: str, letters: str) -> str:
-    """The long queue with another set of letters; other scenarios have none to replace."""
-    name = parse(text)
+    """The name of the long queue with another dataset of letters; other scenarios have none to replace."""
+    name = parse_name(text)
     if not name.front.startswith(LONG_QUEUE):
-        raise ScenarioError(f"letters {letters}: {text} has none to replace; only {LONG_QUEUE}/KIND has")
-    return str(Name("queue", long_queue(letters), name.kind))
+        raise ScenarioError(f"letters {letters}: {text} has no letters to replace; only {LONG_QUEUE}/KIND has")
+    return str(ScenarioName("queue", long_queue(letters), name.kind))
 
 
-def preparation(name: Name) -> tuple[dict[str, Any], str]:
-    """The fields that a named scenario sets, and their source."""
-    return OTHERS if name.maker == "queue" else PREPARATION.get(name.images, OTHERS)
+def preparation(name: ScenarioName) -> tuple[dict[str, Any], str]:
+    """The fields that a named scenario sets by default, and their source."""
+    return OTHER_PREPARATION if MAKERS[name.maker].several_datasets else PREPARATION.get(name.images, OTHER_PREPARATION)
 
 
 def scenario(text: str, **options: Any) -> Scenario:
-    """The scenario of this name; options replace fields."""
-    name = parse(text)
-    found = tuple(map(loaded, name.images.split("+") if name.maker == "queue" else [name.images]))
+    """Create the scenario of this name; the options replace its fields."""
+    name = parse_name(text)
+    maker = MAKERS[name.maker]
+    datasets = tuple(map(load_images, name.images.split("+") if maker.several_datasets else [name.images]))
     values = {**preparation(name)[0], **options}
-    if name.maker != "permuted" and "classes_per_task" not in values:
-        k = fitting(math.gcd(*(one.n_classes for one in found)), alone=len(found) == 1)
-        values["classes_per_task"] = "all" if k == 1 and len(found) > 1 else k
-    return MAKERS[name.maker](images=found, kind=name.kind, **values)  # type: ignore[arg-type]
+    if "classes_per_task" not in values and any(f.name == "classes_per_task" for f in fields(maker)):
+        k = default_classes_per_task(math.gcd(*(one.n_classes for one in datasets)), alone=len(datasets) == 1)
+        values["classes_per_task"] = "all" if k == 1 and len(datasets) > 1 else k
+    return maker(images=datasets, kind=name.kind, **values)  # type: ignore[arg-type]
 
 
-def loaded(name: str) -> Images:
+def load_images(name: str) -> Images:
     try:
         return images(name)
     except DataError as error:
         if name != LETTERS:
             raise
-        raise DataError(f"{error}\nFor {LONG_QUEUE}, {STAND_IN} can stand in: --letters {STAND_IN}") from error
+        raise DataError(f"{error}\nFor {LONG_QUEUE}, {STAND_IN} can replace it: --letters {STAND_IN}") from error
 
 
-def fitting(classes: int, alone: bool = True) -> int:
-    """Classes a task where nothing is asked for: two, or the next number that makes equal tasks, of a set that is
-    alone two or more; 1 where there is none."""
+def default_classes_per_task(classes: int, alone: bool = True) -> int:
+    """Default number of classes per task: the smallest from 2 on that gives tasks of equal size, else 1.
+
+    A dataset that is alone has to give two tasks or more.
+    """
     return next((k for k in range(2, classes + (not alone)) if classes % k == 0), 1)

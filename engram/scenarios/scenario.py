@@ -1,4 +1,4 @@
-"""Scenarios: how image sets become a sequence of tasks. A scenario is a recipe; a seed deals its tasks."""
+"""Scenarios: recipes that turn datasets into sequences of tasks. A seed draws the tasks of a recipe."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from engram.core.messages import unknown
 from engram.core.streams import stream
 from engram.core.validation import is_number
 from engram.data import Images
@@ -22,16 +23,22 @@ from engram.scenarios.task import KINDS, Data, Joined, Kind, Pixels, Scaling, Sc
 Ints = NDArray[np.int64]
 Channels = float | tuple[float, ...]
 Normalize = Literal["train"] | tuple[Channels, Channels] | None
-"""Mean and deviation to normalise by (for all channels, or for each), `train`: those of the training part
-after padding, None: pixels stay in [0, 1]."""
+"""How pixels are normalised: by a mean and a standard deviation (one for all channels, or one per channel), by those of
+the padded training images (`train`), or not at all (None): pixels stay in [0, 1]."""
+Order = Literal["fixed", "shuffled"]
+"""Order of classes or tasks: as in the datasets, or shuffled by the run's seed."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Scenario(ABC):
-    """What all recipes share: where the images come from, the kind, and how pixels become network input."""
+    """What all recipes share: the datasets, the kind, and how pixels become network input."""
 
+    name: ClassVar[str]
+    """The recipe's name: `permuted` in `permuted-mnist/domain`."""
     make: ClassVar[str]
-    """The recipe's name in specs."""
+    """The recipe's name in specs and keys. Equal to `name`, unless version 0.1 spelled it differently."""
+    several_datasets: ClassVar[bool] = False
+    """Whether the recipe takes several datasets, as in `queue-mnist+svhn/domain`."""
 
     images: tuple[Images, ...] = field(default=())
     kind: Kind = "class"
@@ -39,104 +46,121 @@ class Scenario(ABC):
     pad: int = 0
     """Black pixels added on each side before anything else."""
     normalize: Normalize = None
-    """`train` (statistics of the padded training images), or mean and deviation; none leaves pixels in [0, 1]."""
+    """`train` (statistics of the padded training images), or mean and standard deviation; none: pixels in [0, 1]."""
     held_out: float = 0.0
-    """Share of the training images of each class that takes the place of the test images; 0: the real test images."""
+    """Share of each class's training images that replaces the test images; 0: use the real test images."""
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if "name" in vars(cls) and "make" not in vars(cls):
+            cls.make = cls.name
 
     def __post_init__(self) -> None:
         for f in fields(self):
-            object.__setattr__(self, f.name, fixed(getattr(self, f.name)))
+            object.__setattr__(self, f.name, freeze(getattr(self, f.name)))
         for images in self.images:
             if not isinstance(images, Images):
                 raise ScenarioError(
-                    f"images {reprlib.repr(images)} are no image set; give engram.images(name), or engram.Images(…)"
+                    f"images {reprlib.repr(images)} are not a dataset; give engram.images(name) or engram.Images(…)"
                 )
         if not is_number(self.held_out) or not 0 <= self.held_out < 1:
             raise ScenarioError(f"held_out {self.held_out!r} is out of range; give a share from 0 to below 1")
-        # where training images take their place, nothing that runs can read the real test images
-        parts = tuple(images.sealed() if self.held_out else images.unsealed() for images in self.images)
-        object.__setattr__(self, "images", parts)
+        # if training images replace the test images, nothing that runs can read the real ones
+        images = tuple(images.seal() if self.held_out else images.unseal() for images in self.images)
+        object.__setattr__(self, "images", images)
         if self.kind not in KINDS:
-            raise ScenarioError(f"kind {self.kind!r} is unknown; choose from {', '.join(KINDS)}")
+            raise ScenarioError(unknown("kind", self.kind, KINDS))
         if not isinstance(self.pad, int) or not 0 <= self.pad <= 64:
             raise ScenarioError(f"pad {self.pad} is out of range; give 0 to 64 pixels")
         if self.normalize is not None and self.normalize != "train":
             check_normalize(self.normalize, [images.shape[0] for images in self.images])
 
     def holdout(self, fraction: float) -> Self:
-        """The same scenario with part of the training images in the place of the test images, for tuning."""
+        """The same scenario with a share of the training images in place of the test images, for tuning."""
         return replace(self, held_out=fraction)
 
     def copies(self) -> list[str]:
-        """What there is to say of image sets that are not the official ones."""
+        """Notes on datasets that are not the official ones."""
         return [f"{images.name}: {images.note}" for images in self.images if images.note]
 
     @abstractmethod
+    def tasks(self, seed: int = 0, device: torch.device | str = "cpu") -> Tasks:
+        """The tasks that this seed draws."""
+
     def deal(self, seed: int, device: torch.device | str = "cpu") -> Tasks:
-        """The tasks that this seed gives."""
+        """Version 0.1's name of `tasks`."""
+        return self.tasks(seed, device)
 
     @abstractmethod
     def sizes(self) -> list[int]:
-        """Training images of each task, known without dealing."""
+        """Number of training images per task, known before the tasks are drawn."""
 
 
 def check_normalize(normalize: tuple[Channels, Channels], channels: list[int]) -> None:
-    """Refuses statistics that are no numbers, or that are not one for all channels or one for each."""
+    """Raise unless `normalize` is a mean and a standard deviation, each one number or one number per channel."""
     parts = [part if isinstance(part, tuple) else (part,) for part in normalize] if type(normalize) is tuple else []
     if len(parts) != 2 or not all(parts) or not all(is_number(v) for part in parts for v in part):
         raise ScenarioError(
-            f"normalize {normalize!r} is unknown; give 'train', None, or a mean and a deviation (numbers, or tuples of "
-            "one for each channel)"
+            f"normalize {normalize!r} is unknown; give 'train', None, or a mean and a standard deviation (numbers, or "
+            "tuples with one number per channel)"
         )
     means, deviations = parts
     if not all(math.isfinite(v) for v in (*means, *deviations)) or min(deviations) <= 0:
-        raise ScenarioError(f"normalize {normalize}: give finite means, and finite deviations above 0")
+        raise ScenarioError(f"normalize {normalize}: give finite means, and finite standard deviations above 0")
     for n in channels:
         if {len(means), len(deviations)} - {1, n}:
-            raise ScenarioError(f"normalize {normalize} is for {len(means)} channels, the images have {n}")
+            raise ScenarioError(f"normalize {normalize} is for {len(means)} channels, but the images have {n}")
 
 
-def fixed(value: Any) -> Any:
-    """Lists as tuples, so that a recipe cannot change after it was made."""
-    return tuple(fixed(v) for v in value) if isinstance(value, list | tuple) else value
+def check_choice(field: str, value: object, choices: Sequence[str]) -> None:
+    """Raise unless the value of a field is one of its choices."""
+    if value not in choices:
+        raise ScenarioError(unknown(field, value, choices))
+
+
+def freeze(value: Any) -> Any:
+    """Turn lists into tuples, so that a recipe cannot change after it was created."""
+    return tuple(freeze(v) for v in value) if isinstance(value, list | tuple) else value
 
 
 @dataclass(frozen=True, eq=False)
-class Part:
-    """The training or test images of one set as a tensor, with the rows of each class."""
+class ImagePart:
+    """The training or the test images of one dataset as a tensor."""
 
     x: Tensor  # (images, pixels), uint8
     y: Ints
     rows: Ints
     """The rows of x that are in use."""
 
-    def of_class(self, label: int) -> Ints:
-        return self.of_classes(slice(label, label + 1))
+    def rows_of_class(self, label: int) -> Ints:
+        return self.rows_of_classes(slice(label, label + 1))
 
-    def of_classes(self, labels: slice) -> Ints:
-        """The rows of consecutive classes, in the set's own order."""
+    def rows_of_classes(self, labels: slice) -> Ints:
+        """The rows of consecutive classes, in the dataset's order."""
         y = self.y[self.rows]
-        found: Ints = self.rows[(y >= labels.start) & (y < labels.stop)]
-        return found
+        rows: Ints = self.rows[(y >= labels.start) & (y < labels.stop)]
+        return rows
 
 
-def prepare(scenario: Scenario, images: Images, device: torch.device | str) -> tuple[Part, Part, Scaling]:
-    """Pads and flattens a set's images, holds out, and works out the scaling; pixels stay 8-bit."""
-    x_train = flat(images.x_train, scenario.pad)
+def prepare_images(
+    scenario: Scenario, images: Images, device: torch.device | str
+) -> tuple[ImagePart, ImagePart, Scaling]:
+    """Pad and flatten a dataset's images, hold some out, and compute the scaling; pixels stay 8-bit."""
+    x_train = flatten_images(images.x_train, scenario.pad)
     if scenario.held_out:
         x_test, y_test = x_train, images.y_train
         train_rows, test_rows = hold_out(y_test, scenario.held_out)
     else:
-        x_test, y_test = flat(images.x_test, scenario.pad), images.y_test
+        x_test, y_test = flatten_images(images.x_test, scenario.pad), images.y_test
         train_rows, test_rows = np.arange(len(images.y_train)), np.arange(len(y_test))
-    scaling = scaling_of(scenario.normalize, x_train[torch.from_numpy(train_rows)], images.shape[0])
+    scaling = compute_scaling(scenario.normalize, x_train[torch.from_numpy(train_rows)], images.shape[0])
     scaling = Scaling(scaling.scale.to(device), scaling.shift.to(device))
-    train = Part(x_train.to(device), images.y_train, train_rows)
-    test = Part(x_test.to(device), y_test, test_rows)
+    train = ImagePart(x_train.to(device), images.y_train, train_rows)
+    test = ImagePart(x_test.to(device), y_test, test_rows)
     return train, test, scaling
 
 
-def flat(x: NDArray[np.uint8], pad: int) -> Tensor:
+def flatten_images(x: NDArray[np.uint8], pad: int) -> Tensor:
     """(n, h, w[, 3]) → (n, channels · height · width) with a black border."""
     if x.ndim == 3:
         x = x[..., None]
@@ -145,32 +169,32 @@ def flat(x: NDArray[np.uint8], pad: int) -> Tensor:
 
 
 def hold_out(y: Ints, fraction: float) -> tuple[Any, Any]:
-    """(kept rows, held-out rows), by class. It does not depend on a run's seed: all trials tune on the same."""
+    """(kept rows, held-out rows), drawn per class. The run's seed has no effect: all trials use the same."""
     rng = stream(0, "holdout")
     kept, held = [], []
     for label in range(int(y.max()) + 1):
         rows = np.flatnonzero(y == label)[torch.randperm(int((y == label).sum()), generator=rng).numpy()]
-        cut = held_out_of(len(rows), fraction)
+        cut = count_held_out(len(rows), fraction)
         if cut < 1:
-            raise ScenarioError(f"class {label} has one training image, so none can be held out")
+            raise ScenarioError(f"class {label} has only one training image, so none can be held out")
         held.append(rows[:cut])
         kept.append(rows[cut:])
     return np.sort(np.concatenate(kept)), np.sort(np.concatenate(held))
 
 
-def held_out_of(n: int, fraction: float) -> int:
-    """How many of a class's n images are held out: one at least, and one stays."""
+def count_held_out(n: int, fraction: float) -> int:
+    """How many of a class's n images are held out: at least one, and at least one is kept."""
     return min(max(1, round(fraction * n)), n - 1) if fraction else 0
 
 
-def training_counts(images: Images, held_out: float) -> Ints:
-    """Training images of each class, less those held out."""
+def count_training_images(images: Images, held_out: float) -> Ints:
+    """Number of training images per class, without those held out."""
     counts = np.bincount(images.y_train, minlength=images.n_classes)
-    return np.array([n - held_out_of(int(n), held_out) for n in counts])
+    return np.array([n - count_held_out(int(n), held_out) for n in counts])
 
 
-def scaling_of(normalize: Normalize, x: Tensor, channels: int) -> Scaling:
-    """8-bit pixels to (pixel / 255 − mean) / deviation."""
+def compute_scaling(normalize: Normalize, x: Tensor, channels: int) -> Scaling:
+    """The scaling of 8-bit pixels to (pixel / 255 − mean) / standard deviation."""
     mean: Channels
     deviation: Channels
     if normalize is None:
@@ -178,7 +202,7 @@ def scaling_of(normalize: Normalize, x: Tensor, channels: int) -> Scaling:
     elif normalize == "train":
         counts = torch.stack(
             [torch.bincount(part.flatten(), minlength=256) for part in x.view(len(x), channels, -1).unbind(1)]
-        ).double()  # (channels, 256): exact sums, however many pixels
+        ).double()  # (channels, 256): sums are exact for any number of pixels
         levels = torch.arange(256, dtype=torch.float64) / 255
         share = counts / counts.sum(1, keepdim=True)
         means = share @ levels
@@ -197,8 +221,8 @@ def scaling_of(normalize: Normalize, x: Tensor, channels: int) -> Scaling:
     return Scaling(torch.tensor(scale), torch.tensor(shift))
 
 
-def view(
-    part: Part,
+def view_rows(
+    part: ImagePart,
     rows: Ints,
     outputs: Ints,
     task: int,
@@ -206,7 +230,7 @@ def view(
     what: str,
     permutation: Tensor | None = None,
 ) -> Pixels:
-    """The rows of a part as data of a task, with the output that each image belongs to."""
+    """Rows of a part as the data of a task; `outputs` has the output of each image."""
     device = part.x.device
     everything = len(rows) == len(part.x) and bool((rows == np.arange(len(rows))).all())
     return Pixels(
@@ -220,24 +244,25 @@ def view(
     )
 
 
-def dealt(pool: Sequence[Task], seed: int, classes: tuple[str, ...], shape: tuple[int, int, int]) -> Tasks:
-    """Kind `iid`: the images of all tasks, dealt at random into as many tasks of equal size; a class an output."""
-    parts = len(pool)
+def mix_tasks(pool: Sequence[Task], seed: int, classes: tuple[str, ...], shape: tuple[int, int, int]) -> Tasks:
+    """Kind `iid`: distribute the images of all tasks at random over as many tasks of equal size, with one output per
+    class."""
+    count = len(pool)
 
-    def deal(which: str) -> list[Data]:
-        hands: list[list[Data]] = [[] for _ in range(parts)]
+    def distribute(part: str) -> list[Data]:
+        mixed: list[list[Data]] = [[] for _ in range(count)]
         for task in pool:
-            (leaf,) = (task.train if which == "train" else task.test).leaves()
-            order = torch.randperm(len(leaf), generator=stream(seed, f"deal {which}", task.index)).to(leaf.device)
+            (leaf,) = (task.train if part == "train" else task.test).leaves()
+            order = torch.randperm(len(leaf), generator=stream(seed, f"deal {part}", task.index)).to(leaf.device)
             rows = torch.arange(len(leaf.x), device=leaf.device) if leaf.rows is None else leaf.rows
-            # each task's remainder goes to other hands than the last one's, so that sizes differ by few
-            for i, share in enumerate(order.tensor_split(parts)):
-                hand = (i + task.index) % parts
-                hands[hand].append(
-                    replace(leaf, y=leaf.y[share], rows=rows[share], task=hand, loaded=None)  # same pixels
+            # the remainders of consecutive tasks go to different new tasks, so that sizes differ little
+            for i, share in enumerate(order.tensor_split(count)):
+                target = (i + task.index) % count
+                mixed[target].append(
+                    replace(leaf, y=leaf.y[share], rows=rows[share], task=target, loaded=None)  # same pixels
                 )
-        return [Joined(hand) for hand in hands]
+        return [Joined(parts) for parts in mixed]
 
-    trains, tests = deal("train"), deal("test")
+    trains, tests = distribute("train"), distribute("test")
     tasks = tuple(Task(i, train, test, classes) for i, (train, test) in enumerate(zip(trains, tests, strict=True)))
-    return Tasks(tasks, "iid", (slice(0, len(classes)),) * parts, len(classes), shape)
+    return Tasks(tasks, "iid", (slice(0, len(classes)),) * count, len(classes), shape)

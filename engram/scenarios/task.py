@@ -1,4 +1,4 @@
-"""Tasks: what is learned between two boundaries, as views on the pixels of an image set."""
+"""Tasks: what is learned between two boundaries, as views of the pixels of a dataset."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ Kind = Literal["task", "domain", "class", "class-known", "iid"]
 KINDS: tuple[str, ...] = get_args(Kind)
 
 LOADED_BYTES = 600_000_000
-"""Pixels are turned into floats once a task where they fit into this, else batch by batch."""
+"""If a task's pixels fit into this as floats, they are converted once per task, else batch by batch."""
 
 
 class ScenarioError(ValueError):
-    """The scenario asked for cannot be made; the message says why and what to ask for instead."""
+    """The scenario cannot be created; the message says why, and what to change."""
 
 
 class Batch(NamedTuple):
-    """Images, their outputs, and the task of each."""
+    """Images, with the output and the task of each."""
 
     x: Tensor  # (batch, pixels), float
     y: Tensor  # (batch,), index among all outputs of the network
@@ -35,7 +35,7 @@ class Batch(NamedTuple):
 
 
 class Data(ABC):
-    """Labelled images that are drawn in batches. Sums and multiples are views, not copies."""
+    """Labelled images that are read in batches. Sums and multiples are views, not copies."""
 
     tasks: tuple[int, ...]
 
@@ -48,10 +48,10 @@ class Data(ABC):
 
     @abstractmethod
     def pixels(self, indices: Tensor) -> Tensor:
-        """The same as stored: 8-bit where the source is, permuted, not scaled."""
+        """The pixels at these indices as stored: 8-bit if the source is, permuted, not scaled."""
 
     def order(self, rng: torch.Generator, batch: int) -> Tensor:
-        """The indices of one pass, in the order in which batches of this size take them."""
+        """The indices of one epoch, in the order in which batches of this size use them."""
         return torch.randperm(len(self), generator=rng)
 
     @abstractmethod
@@ -63,13 +63,13 @@ class Data(ABC):
         return next(self.leaves()).device
 
     def one_scaling(self) -> Scaling:
-        """How all its pixels become network input; refused where its parts differ in that."""
+        """The scaling of all pixels to network input; raises if parts of the data have different scalings."""
         first, *others = (leaf.scaling for leaf in self.leaves())
         if not all(torch.equal(a, b) for other in others for a, b in zip(first, other, strict=True)):
             raise ScenarioError(
-                "image sets are mixed that are normalised each by its own statistics, and this method keeps or draws "
-                "images without knowing of which set; normalise all alike (engram run: --normalize none, or one mean "
-                "and deviation), or take another method"
+                "the data mix datasets that are normalised by different statistics, and this method keeps or draws "
+                "images without their dataset; normalise all datasets alike (engram run: --normalize none, or one mean "
+                "and standard deviation), or use another method"
             )
         return first
 
@@ -80,13 +80,13 @@ class Data(ABC):
         return Repeated(self, times)
 
     def chunks(self, size: int = 1000) -> Iterator[Batch]:
-        """All of it, in order."""
+        """All data in order, in batches of this size."""
         for start in range(0, len(self), size):
             yield self.batch(torch.arange(start, min(start + size, len(self)), device=self.device))
 
     @contextmanager
     def opened(self, load: bool = False) -> Iterator[None]:
-        """Lets these data be read inside the block; `load` keeps them as floats meanwhile, where they fit."""
+        """Allow reading inside the block; with `load`, the data are kept as floats meanwhile, if they fit in memory."""
         leaves = list(dict.fromkeys(self.leaves()))
         fits = load and sum(leaf.float_bytes for leaf in leaves) <= LOADED_BYTES
         before = [(leaf.open, leaf.loaded) for leaf in leaves]
@@ -102,7 +102,7 @@ class Data(ABC):
 
 
 class Scaling(NamedTuple):
-    """8-bit pixel → network input: pixel · scale + shift, a pair for each channel."""
+    """8-bit pixel → network input: pixel · scale + shift, with one scale and shift per channel."""
 
     scale: Tensor  # (channels,)
     shift: Tensor
@@ -117,31 +117,31 @@ class Scaling(NamedTuple):
         by_channel.mul_(self.scale[:, None]).add_(self.shift[:, None])
         return x
 
-    def shades(self, x: Tensor) -> Tensor:
-        """Network input → shades in [0, 1]."""
+    def to_intensities(self, x: Tensor) -> Tensor:
+        """Network input → intensities in [0, 1]."""
         by_channel = x.view(len(x), len(self.scale), -1)
         return by_channel.sub(self.shift[:, None]).div_(255 * self.scale[:, None]).clamp_(0, 1).view_as(x)
 
-    def from_shades(self, shades: Tensor) -> Tensor:
-        """Shades in [0, 1] → network input."""
-        by_channel = shades.view(len(shades), len(self.scale), -1)
-        return by_channel.mul(255 * self.scale[:, None]).add_(self.shift[:, None]).view_as(shades)
+    def from_intensities(self, intensities: Tensor) -> Tensor:
+        """Intensities in [0, 1] → network input."""
+        by_channel = intensities.view(len(intensities), len(self.scale), -1)
+        return by_channel.mul(255 * self.scale[:, None]).add_(self.shift[:, None]).view_as(intensities)
 
     @property
     def plain(self) -> bool:
-        """Whether network input is the shades themselves."""
+        """Whether network input is the intensities themselves."""
         return bool((self.shift == 0).all() and torch.allclose(255 * self.scale, torch.ones_like(self.scale)))
 
 
 @dataclass(eq=False)
 class Pixels(Data):
-    """Stored 8-bit images of one task: rows of a tensor that tasks may share."""
+    """Stored 8-bit images of one task: rows of a tensor that several tasks may share."""
 
-    x: Tensor  # (all images, pixels): uint8, or floats that are scaled already
+    x: Tensor  # (all images, pixels): uint8, or floats that are already scaled
     y: Tensor  # (images of this view,)
     task: int
     scaling: Scaling
-    rows: Tensor | None = None  # which rows of x; None: all
+    rows: Tensor | None = None  # rows of x that belong to this view; None: all
     permutation: Tensor | None = None  # of the pixels
     open: bool = True
     what: str = "data"
@@ -172,7 +172,7 @@ class Pixels(Data):
         return x if self.permutation is None else x.index_select(1, self.permutation)
 
     def floats(self) -> Tensor:
-        """All of it as network input, made in pieces so that the 8-bit copy stays small."""
+        """All images as network input, converted in pieces to keep the 8-bit copy small."""
         out = torch.empty(len(self), self.x.shape[1], device=self.device)
         for start in range(0, len(self), 4096):
             rows = torch.arange(start, min(start + 4096, len(self)), device=self.device)
@@ -186,7 +186,7 @@ class Pixels(Data):
 
 
 class Joined(Data):
-    """One after the other."""
+    """Several data, one after the other."""
 
     def __init__(self, parts: Sequence[Data]) -> None:
         self.parts = tuple(parts)
@@ -201,7 +201,7 @@ class Joined(Data):
             yield from part.leaves()
 
     def _pieces(self, indices: Tensor) -> Iterator[tuple[Data, Tensor, Tensor]]:
-        """(part, places in the batch, indices in the part) for every part that takes part."""
+        """(part, positions in the batch, indices in the part) for each part that the batch has images of."""
         start = 0
         for part, end in zip(self.parts, self.ends, strict=True):
             here = ((indices >= start) & (indices < end)).nonzero().squeeze(1)
@@ -228,7 +228,7 @@ class Joined(Data):
 
 
 class Repeated(Data):
-    """The same data several times over."""
+    """The same data, several times."""
 
     def __init__(self, data: Data, times: int) -> None:
         self.data, self.times, self.tasks = data, times, data.tasks
@@ -255,12 +255,12 @@ class Task:
     train: Data
     test: Data
     classes: tuple[str, ...]
-    """Names of the classes that occur, in the order of their outputs."""
+    """Names of the classes of this task, in the order of their outputs."""
 
 
 @dataclass(frozen=True, eq=False)
 class Tasks(Sequence[Task]):
-    """A scenario as dealt by one seed: its tasks, and which outputs of the network belong to which."""
+    """The tasks of a scenario as drawn by one seed, and the outputs of the network that belong to each task."""
 
     tasks: tuple[Task, ...]
     kind: Kind
@@ -268,7 +268,7 @@ class Tasks(Sequence[Task]):
     """The outputs of each task's own classes."""
     outputs: int
     shape: tuple[int, int, int]
-    """(channels, height, width) of an image as the network gets it."""
+    """(channels, height, width) of the network's input."""
 
     def __len__(self) -> int:
         return len(self.tasks)
@@ -281,7 +281,7 @@ class Tasks(Sequence[Task]):
         return self.tasks[index]
 
     def active(self, task: int, seen: int) -> slice:
-        """The outputs in play for a task when `seen` is the latest task: its own head, seen so far, or all."""
+        """The active outputs for a task once task `seen` is learned: its own head, the outputs so far, or all."""
         if self.kind == "task":
             return self.heads[task]
         if self.kind == "class":
@@ -290,7 +290,7 @@ class Tasks(Sequence[Task]):
 
     @property
     def floor(self) -> float:
-        """Percent that a learner scores who is perfect on the last task and guesses on the others."""
+        """Forgetting floor: the percentage of a learner that is perfect on the last task and guesses on the others."""
         if self.kind in ("class", "class-known"):
             guesses = 0.0
         else:
@@ -299,7 +299,7 @@ class Tasks(Sequence[Task]):
 
     @contextmanager
     def guarded(self) -> Iterator[None]:
-        """Closes all training and test data inside the block: who needs some opens just those."""
+        """Close all training and test data inside the block; code that needs data opens just those."""
         leaves = [leaf for task in self for data in (task.train, task.test) for leaf in data.leaves()]
         was_open = [leaf.open for leaf in leaves]
         for leaf in leaves:
@@ -311,8 +311,8 @@ class Tasks(Sequence[Task]):
                 leaf.open = was
 
 
-def pooled(tasks: Sequence[Task]) -> Task:
-    """All tasks as one."""
+def pool(tasks: Sequence[Task]) -> Task:
+    """Join all tasks into one."""
     return Task(
         index=tasks[-1].index,
         train=Joined([task.train for task in tasks]),

@@ -11,7 +11,7 @@ from engram.runs.records import Record, append
 from engram.studies.hsu2018.long_queue import SCENARIOS
 
 Engram = Callable[..., Answer]
-UNLIKE = ["normalised each by its own statistics", "normalise all alike", "or take another method"]
+UNLIKE = ["normalised by different statistics", "normalise all datasets alike", "or use another method"]
 PAPER = "mnist+fashion-mnist+emnist-letters+svhn+cifar100"
 
 
@@ -145,8 +145,8 @@ def test_the_protocol_decides_which_runs_are_made_and_compared(
     [
         (["run", "split-mnist/task", "adam", "--net", "resnet"], ["net 'resnet' is unknown", "mlp, cnn"]),
         (["run", "split-tiny/task", "adam", "--net", "cnn"], ["images of 6×6 pixels are too small for net cnn"]),
-        (["run", "split-mnist/task", "adam", "--letters", "cyrillic-letters"], ["has none to replace"]),
-        (["run", "long-queue/task", "adam", "--letters", "greek"], ["no image set 'greek'"]),
+        (["run", "split-mnist/task", "adam", "--letters", "cyrillic-letters"], ["has no letters to replace"]),
+        (["run", "long-queue/task", "adam", "--letters", "greek"], ["dataset 'greek' is unknown"]),
         (["run", "queue-mnist+mnist/task", "adam"], ["mnist is in the queue twice"]),
         (["run", "queue-mnist+svhn/task", "adam", "--classes-per-task", "3"], ["classes_per_task 3", "mnist"]),
         (["run", "queue-mnist+svhn/task", "adam", "--classes-per-task", "few"], ["classes_per_task few"]),

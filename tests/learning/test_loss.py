@@ -9,7 +9,7 @@ from torch import nn
 
 import engram as eg
 from engram.learning.learner import Learner
-from engram.scenarios.task import Batch, pooled
+from engram.scenarios.task import Batch, pool
 
 
 def split(kind: str, groups=2, classes: int = 6):
@@ -115,7 +115,7 @@ KINDS = [
 @pytest.mark.parametrize("mixed", [False, True])
 def test_closed_form_gradients_have_autograd_s_bits(kind, groups, mixed):
     learner = learner_for(split(kind, groups), 33, 17, task=1)
-    task = pooled(learner.tasks[:2]) if mixed else learner.tasks[1]
+    task = pool(learner.tasks[:2]) if mixed else learner.tasks[1]
     order = torch.randperm(len(task.train), generator=torch.Generator().manual_seed(0))
     batch = task.train.batch(order[:50])
     loss = learner.loss(batch)

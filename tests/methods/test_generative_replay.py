@@ -15,7 +15,7 @@ from engram.learning.learner import Learner
 from engram.learning.train import new_learner
 from engram.methods._replay import GenerativeReplay, distillation
 from engram.nets.vae import VAE, FeedbackNet, Generator
-from engram.scenarios.scenario import scaling_of
+from engram.scenarios.scenario import compute_scaling
 from engram.scenarios.task import ScenarioError
 
 NET = eg.MLP(7, 6)
@@ -255,20 +255,20 @@ def test_dgr_s_generator_is_the_sequence_written_out(normalize):
 def test_shades_and_network_input_are_each_other_s_inverse(channels):
     pixels = torch.randint(0, 256, (9, 4 * channels), generator=torch.Generator().manual_seed(0)).to(torch.uint8)
     normalize = (0.13, 0.31) if channels == 1 else ((0.1, 0.4, 0.6), (0.2, 0.3, 0.25))
-    scaling = scaling_of(normalize, pixels, channels)
+    scaling = compute_scaling(normalize, pixels, channels)
     x = scaling(pixels)
-    torch.testing.assert_close(scaling.shades(x), pixels / 255, atol=1e-6, rtol=0)
-    torch.testing.assert_close(scaling.from_shades(pixels / 255), x, atol=1e-5, rtol=0)
+    torch.testing.assert_close(scaling.to_intensities(x), pixels / 255, atol=1e-6, rtol=0)
+    torch.testing.assert_close(scaling.from_intensities(pixels / 255), x, atol=1e-5, rtol=0)
     assert not scaling.plain
-    assert float(scaling.shades(x).min()) >= 0
-    assert float(scaling.shades(x).max()) <= 1
+    assert float(scaling.to_intensities(x).min()) >= 0
+    assert float(scaling.to_intensities(x).max()) <= 1
 
 
 def test_plain_pixels_need_no_scaling():
-    scaling = scaling_of(None, torch.zeros(1, 4), 1)
+    scaling = compute_scaling(None, torch.zeros(1, 4), 1)
     assert scaling.plain
     shades = torch.rand(3, 4)
-    torch.testing.assert_close(scaling.from_shades(shades), shades)
+    torch.testing.assert_close(scaling.from_intensities(shades), shades)
 
 
 def queue(kind: str, normalize="train"):
@@ -310,7 +310,7 @@ def test_a_queue_of_sets_can_be_learned_and_resumed(name, kind):
 @pytest.mark.parametrize("name", METHODS)
 @pytest.mark.parametrize("kind", ["domain", "class", "class-known", "iid"])
 def test_where_drawn_images_are_of_no_known_task_all_tasks_have_one_scale(name, kind):
-    with pytest.raises(ScenarioError, match="normalised each by its own statistics"):
+    with pytest.raises(ScenarioError, match="normalised by different statistics"):
         Run(queue(kind).deal(0), METHODS[name], QUICK, NET)
 
 

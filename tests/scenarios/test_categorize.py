@@ -219,14 +219,14 @@ def test_p_values_are_uniform_where_nothing_differs(n: int, m: int) -> None:
     p = [two_sample_test(draws.gamma(1.0, size=(n, 4)), draws.gamma(1.0, size=(m, 4)))[2] for _ in range(600)]
     assert kstest(p, "uniform").pvalue > 0.01
     assert np.mean(np.array(p) <= 0.05) == pytest.approx(0.05, abs=0.025)
-    assert np.sum(np.array(p) <= module.ALPHA) <= 4  # 0.6 expected; 5 or more have a chance of 0.0004
+    assert np.sum(np.array(p) <= module.IMAGE_TEST_ALPHA) <= 4  # 0.6 expected; 5 or more have a chance of 0.0004
 
 
 def test_digits_dealt_at_random_are_rarely_told_apart() -> None:
     draws, flat, rejected = rng(6), DIGITS.reshape(len(DIGITS), -1), 0
     for _ in range(100):
         some = draws.permutation(len(flat))[:100]
-        rejected += two_sample_test(flat[some[:30]], flat[some[30:]])[2] <= module.ALPHA
+        rejected += two_sample_test(flat[some[:30]], flat[some[30:]])[2] <= module.IMAGE_TEST_ALPHA
     assert rejected <= 1
 
 
@@ -246,14 +246,14 @@ def test_small_changes_of_digits_are_seen(change: Callable[[NDArray[Any]], NDArr
     for seed in range(3):
         some = rng(seed).permutation(len(DIGITS))
         x, changed = DIGITS[some[:n]].reshape(n, -1), change(DIGITS[some[n : 2 * n]]).reshape(n, -1)
-        assert two_sample_test(x, changed)[2] <= module.ALPHA
+        assert two_sample_test(x, changed)[2] <= module.IMAGE_TEST_ALPHA
 
 
 @pytest.mark.parametrize("n", [30, 1000])
 @pytest.mark.parametrize("scale", [0.7, 1.4])
 def test_a_small_sample_beside_a_large_one_is_told_apart_by_scale(n: int, scale: float) -> None:
     x, y = scale * rng().normal(size=(n, 20)), rng(1).normal(size=(1030 - n, 20))
-    assert two_sample_test(x, y)[2] <= module.ALPHA
+    assert two_sample_test(x, y)[2] <= module.IMAGE_TEST_ALPHA
 
 
 @pytest.mark.parametrize("offset", [0.0, 1e9])
@@ -273,7 +273,7 @@ def test_equal_images_are_no_evidence() -> None:
 
 
 def test_the_order_of_two_tasks_does_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "IMAGES", 500)  # fewer than there are, so that the draw is in it
+    monkeypatch.setattr(module, "MAX_IMAGES", 500)  # fewer than there are, so that the draw is in it
     one, other = blobs([0, 1], n=800), blobs([0, 1], shift=0.2, n=300, seed=1)
     (there,), (back,) = categorize([one, other], "single").pairs, categorize([other, one], "single").pairs
     assert (there.energy, there.p_value, there.spread) == (back.energy, back.p_value, -back.spread)
@@ -281,11 +281,11 @@ def test_the_order_of_two_tasks_does_not_matter(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_the_same_call_gives_the_same_answer_and_draws_alike(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "IMAGES", 200)
+    monkeypatch.setattr(module, "MAX_IMAGES", 200)
     tasks = [blobs([0, 1]), blobs([0, 1], seed=1)]
     once = categorize(tasks, "single")
     assert categorize(tasks, "single") == once
-    drawn = module._draw(np.arange(1000)[:, None])
+    drawn = module._draw_images(np.arange(1000)[:, None])
     assert len(np.unique(drawn)) == 200
     assert drawn.mean() == pytest.approx(500, abs=60)  # from all of it; the standard error is 18
 
@@ -302,11 +302,11 @@ X, Y = np.zeros((4, 2, 2)), np.zeros(4, int)
 @pytest.mark.parametrize(
     ("tasks", "heads", "words"),
     [
-        ([(X, Y)], "single", "two tasks or more, got 1"),
-        ([], "multi", "two tasks or more, got 0"),
+        ([(X, Y)], "single", "two tasks or more, not 1"),
+        ([], "multi", "two tasks or more, not 0"),
         ([(X, Y), (X, Y[:3])], "single", "task 2 has 4 images and 3 labels"),
         ([(X[:0], Y[:0]), (X, Y)], "single", "task 1 has no images"),
-        ([(X, Y), (X[:, :1], Y)], "single", "task 2 has 2 values an image and task 1 has 4"),
+        ([(X, Y), (X[:, :1], Y)], "single", "task 2 has 2 values per image and task 1 has 4"),
         ([(X, Y), (X * np.nan, Y)], "single", "task 2: some pixels are NaN"),
         ([(X, Y * np.nan), (X, Y)], "single", "task 1: some labels are NaN"),
         ([(X, np.zeros((4, 10))), (X, Y)], "single", r"task 1: labels have shape \(4, 10\)"),

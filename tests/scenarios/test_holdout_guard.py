@@ -33,7 +33,7 @@ def test_reading_the_test_images_of_a_holdout_scenario_raises(images, make, part
 def test_what_it_tests_on_are_training_images_that_are_not_trained_on(kind):
     """`numbered` counts test images from 10000."""
     scenario = eg.split(numbered(), kind=kind).holdout(0.1)
-    tasks = scenario.deal(0)
+    tasks = scenario.tasks(0)
     train = [n for task in tasks for n in numbers(task.train)]
     test = [n for task in tasks for n in numbers(task.test)]
     assert sorted(train + test) == list(range(160))
@@ -46,15 +46,15 @@ def test_it_can_be_turned_back(images):
     again = scenario.holdout(0.1).holdout(0)
     assert again.images[0] is images
     assert Spec(again, eg.Adam()).key == Spec(scenario, eg.Adam()).key
-    assert len(again.deal(0)[0].test) == 20
-    assert scenario.holdout(0.1).holdout(0.2).images[0].unsealed() is images
+    assert len(again.tasks(0)[0].test) == 20
+    assert scenario.holdout(0.1).holdout(0.2).images[0].unseal() is images
 
 
 def test_other_sets_and_other_names_are_untouched(images):
-    sealed = images.sealed()
+    sealed = images.seal()
     assert repr(sealed) == "Images(own: 160/sealed images of 1×6×6, 4 classes)"
-    assert sealed.sealed() is sealed
-    assert images.unsealed() is images
+    assert sealed.seal() is sealed
+    assert images.unseal() is images
     assert len(images.y_test) == 40
     with pytest.raises(AttributeError, match="no attribute 'z_test'"):
         _ = sealed.z_test

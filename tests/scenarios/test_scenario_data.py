@@ -5,12 +5,12 @@ import torch
 from helpers import blobs, everything, numbered, numbers
 
 import engram as eg
-from engram.scenarios.task import Batch, ClosedDataError, Data, pooled
+from engram.scenarios.task import Batch, ClosedDataError, Data, pool
 
 
 @pytest.fixture
 def tasks():
-    return eg.permute(blobs(4, train=12), permutations=3, kind="class", pad=1, normalize=(0.3, 0.2)).deal(0)
+    return eg.permute(blobs(4, train=12), permutations=3, kind="class", pad=1, normalize=(0.3, 0.2)).tasks(0)
 
 
 def rows(batch: Batch) -> list[tuple]:
@@ -61,7 +61,7 @@ def test_a_shuffled_batch_of_a_nested_view_is_what_single_images_are(tasks, seed
 
 def test_a_batch_may_be_larger_than_the_data_that_are_repeated():
     """Rehearsal's case: a small buffer, many times over, beside the task's own images."""
-    few, more = (task.train for task in eg.split(numbered(4, train=3), kind="task").deal(0))
+    few, more = (task.train for task in eg.split(numbered(4, train=3), kind="task").tasks(0))
     assert rows(everything(5 * few)) == 5 * one_by_one(few)
     mixed = more + 5 * few
     batch = everything(mixed)
@@ -70,27 +70,27 @@ def test_a_batch_may_be_larger_than_the_data_that_are_repeated():
 
 
 def test_the_same_image_may_be_drawn_more_often_than_there_are_images():
-    data = eg.split(numbered(4, train=3)).deal(0)[1].train
+    data = eg.split(numbered(4, train=3)).tasks(0)[1].train
     assert data.batch(torch.zeros(10, dtype=torch.long)).t.tolist() == 10 * [1]
 
 
 def test_a_pool_is_all_tasks(tasks):
-    pool = pooled(tasks)
-    assert (pool.index, len(pool.train), len(pool.test)) == (2, 144, 120)
-    assert pool.train.tasks == (0, 1, 2)
-    assert rows(everything(pool.train)) == [row for task in tasks for row in one_by_one(task.train)]
-    assert rows(everything(pool.test)) == [row for task in tasks for row in one_by_one(task.test)]
+    joined = pool(tasks)
+    assert (joined.index, len(joined.train), len(joined.test)) == (2, 144, 120)
+    assert joined.train.tasks == (0, 1, 2)
+    assert rows(everything(joined.train)) == [row for task in tasks for row in one_by_one(task.train)]
+    assert rows(everything(joined.test)) == [row for task in tasks for row in one_by_one(task.test)]
 
 
 def test_chunks_are_all_of_it_in_order(tasks):
-    chunks = list(pooled(tasks).train.chunks(50))
+    chunks = list(pool(tasks).train.chunks(50))
     assert [len(chunk.y) for chunk in chunks] == [50, 50, 44]
-    assert torch.equal(torch.cat([chunk.x for chunk in chunks]), everything(pooled(tasks).train).x)
+    assert torch.equal(torch.cat([chunk.x for chunk in chunks]), everything(pool(tasks).train).x)
 
 
 @pytest.mark.parametrize("kind", ["class", "iid"])
 def test_floats_that_are_kept_give_the_bits_of_floats_made_batch_by_batch(kind):
-    tasks = eg.permute(blobs(4, channels=3, train=1100), permutations=2, kind=kind, normalize="train").deal(0)
+    tasks = eg.permute(blobs(4, channels=3, train=1100), permutations=2, kind=kind, normalize="train").tasks(0)
     data = tasks[1].train + tasks[0].test  # 4400 training images: more than one piece of 4096
     indices = torch.randperm(len(data), generator=torch.Generator().manual_seed(0))
     lazy = data.batch(indices)
@@ -115,10 +115,10 @@ def test_what_does_not_fit_is_made_batch_by_batch(tasks, monkeypatch):
 @pytest.mark.parametrize("kind", ["class", "iid"])
 @pytest.mark.parametrize("part", ["train", "test"])
 def test_guarded_data_raise_until_the_end_of_the_block(kind, part):
-    tasks = eg.split(blobs(4), kind=kind).deal(0)
+    tasks = eg.split(blobs(4), kind=kind).tasks(0)
     data = getattr(tasks[1], part)
     with tasks.guarded():
-        for view in (data, 2 * data, tasks[0].train + data, getattr(pooled(tasks), part)):
+        for view in (data, 2 * data, tasks[0].train + data, getattr(pool(tasks), part)):
             with pytest.raises(ClosedDataError, match="task 2" if view is data else "may not be read"):
                 everything(view)
         with data.opened():
@@ -146,7 +146,7 @@ def test_opening_data_inside_their_own_block_does_not_drop_the_floats(tasks):
 
 def test_opening_one_task_leaves_its_neighbours_on_the_same_pixels_closed():
     """Split tasks are rows of one tensor."""
-    first, second = eg.split(blobs(4)).deal(0)
+    first, second = eg.split(blobs(4)).tasks(0)
     assert first.train.x is second.train.x
     first.train.open = False
     with second.train.opened(load=True):

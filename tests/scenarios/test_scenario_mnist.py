@@ -6,7 +6,7 @@ import torch
 from helpers import everything
 
 import engram as eg
-from engram.scenarios.task import pooled
+from engram.scenarios.task import pool
 
 pytestmark = pytest.mark.mnist
 
@@ -34,10 +34,10 @@ def test_steps_of_a_run(split_mnist, permuted_mnist):
     tasks = split_mnist["class"]
     assert [split.passes(len(task.train)) for task in tasks] == [99, 95, 88, 96, 93]
     assert sum(split.steps_for(len(task.train)) for task in tasks) == 1_884
-    assert split.steps_for(len(pooled(tasks).train)) == 1_876
+    assert split.steps_for(len(pool(tasks).train)) == 1_876
     tasks = permuted_mnist["class"]
     assert sum(permuted.steps_for(len(task.train)) for task in tasks) == 46_900
-    assert permuted.steps_for(len(pooled(tasks).train)) == 46_880
+    assert permuted.steps_for(len(pool(tasks).train)) == 46_880
 
 
 @pytest.mark.parametrize(
@@ -84,7 +84,7 @@ def test_pixels_are_padded_scaled_and_normalised_by_the_paper_s_constants(mnist,
 
 
 def test_the_padded_images_have_the_statistics_that_the_constants_are_rounded_from(mnist):
-    tasks = eg.permute(mnist, permutations=2, kind="domain", pad=2, normalize="train").deal(0)
+    tasks = eg.permute(mnist, permutations=2, kind="domain", pad=2, normalize="train").tasks(0)
     # a pixel v comes out as (v/255 − mean) / deviation, so two pixels give both numbers back
     black, white = (everything_of(tasks, value) for value in (0, 255))
     deviation = 1 / (white - black)
@@ -119,11 +119,11 @@ def test_floor(split_mnist, permuted_mnist, kind, split, permuted):
 @pytest.mark.parametrize("held_out", [0.0, 0.1])
 def test_sizes_are_those_of_the_dealt_tasks(mnist, held_out):
     scenario = eg.split(mnist, kind="class", held_out=held_out)
-    assert scenario.sizes() == [len(task.train) for task in scenario.deal(0)]
+    assert scenario.sizes() == [len(task.train) for task in scenario.tasks(0)]
 
 
 def test_a_holdout_of_mnist_takes_a_tenth_of_each_digit_and_leaves_the_test_part_alone(mnist):
-    tasks = eg.permute(mnist, permutations=2, kind="domain").holdout(0.1).deal(0)
+    tasks = eg.permute(mnist, permutations=2, kind="domain").holdout(0.1).tasks(0)
     held = np.bincount(everything_labels(tasks[0].test), minlength=10)
     assert held.tolist() == [592, 674, 596, 613, 584, 542, 592, 626, 585, 595]  # a tenth of each, rounded
     assert len(tasks[0].train) == 60_000 - 5_999

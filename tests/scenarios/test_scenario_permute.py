@@ -27,14 +27,14 @@ def places(data) -> list[int]:
 
 
 def test_the_first_task_is_the_identity_unless_asked_otherwise():
-    assert places(eg.permute(ramp(), permutations=3).deal(0)[0].train) == list(range(25))
-    permuted = places(eg.permute(ramp(), permutations=3, identity_first=False).deal(0)[0].train)
+    assert places(eg.permute(ramp(), permutations=3).tasks(0)[0].train) == list(range(25))
+    permuted = places(eg.permute(ramp(), permutations=3, identity_first=False).tasks(0)[0].train)
     assert permuted != list(range(25))
     assert sorted(permuted) == list(range(25))
 
 
 def test_later_tasks_are_permuted_alike_with_and_without_the_identity():
-    with_, without = (eg.permute(ramp(), permutations=3, identity_first=first).deal(7) for first in (True, False))
+    with_, without = (eg.permute(ramp(), permutations=3, identity_first=first).tasks(7) for first in (True, False))
     assert places(with_[1].train) == places(without[1].train)
     assert places(with_[2].train) == places(without[2].train)
 
@@ -42,7 +42,7 @@ def test_later_tasks_are_permuted_alike_with_and_without_the_identity():
 def test_train_and_test_share_the_permutation_and_tasks_and_seeds_do_not():
     found = set()
     for seed in range(4):
-        for task in eg.permute(ramp(), permutations=5).deal(seed)[1:]:
+        for task in eg.permute(ramp(), permutations=5).tasks(seed)[1:]:
             order = places(task.train)
             assert sorted(order) == list(range(25))
             assert order == places(task.test)
@@ -51,14 +51,14 @@ def test_train_and_test_share_the_permutation_and_tasks_and_seeds_do_not():
 
 
 def test_a_seed_gives_the_same_permutations_whatever_the_number_of_tasks_and_the_kind():
-    short, long = (eg.permute(ramp(), permutations=n, kind=k).deal(1) for n, k in ((2, "task"), (6, "domain")))
+    short, long = (eg.permute(ramp(), permutations=n, kind=k).tasks(1) for n, k in ((2, "task"), (6, "domain")))
     assert places(short[1].train) == places(long[1].train)
 
 
 def test_the_border_takes_part():
     """A frame of 24 zeros around 5 × 5: left out of the permutation, they would all stay where they are."""
     plain, moved = (
-        everything(task.train).x[0].view(7, 7) for task in eg.permute(ramp(), permutations=2, pad=1).deal(0)
+        everything(task.train).x[0].view(7, 7) for task in eg.permute(ramp(), permutations=2, pad=1).tasks(0)
     )
     assert (plain[0] == 0).all()
     assert (plain == 0).sum() == (moved == 0).sum() == 24
@@ -67,7 +67,7 @@ def test_the_border_takes_part():
 
 
 def test_the_channels_of_a_pixel_go_together():
-    for task in eg.permute(ramp(3), permutations=3).deal(0):
+    for task in eg.permute(ramp(3), permutations=3).tasks(0):
         red, green, blue = (everything(task.train).x[0] * 255).round().long().view(3, 25)
         assert torch.equal(green, red + 1)
         assert torch.equal(blue, red + 2)
@@ -77,7 +77,7 @@ def test_the_channels_of_a_pixel_go_together():
 @pytest.mark.parametrize("normalize", ["train", ((0.5, 0.4, 0.3), (0.2, 0.3, 0.4))])
 def test_permuting_normalised_pixels_is_normalising_permuted_ones(normalize):
     """Each channel keeps its own statistics: sorted by value, all tasks have the same pixels in each channel."""
-    tasks = eg.permute(ramp(3), permutations=3, normalize=normalize).deal(0)
+    tasks = eg.permute(ramp(3), permutations=3, normalize=normalize).tasks(0)
     first, *others = (everything(task.train).x.view(4, 3, 25).sort(2).values for task in tasks)
     for other in others:
         assert torch.equal(first, other)
@@ -92,7 +92,7 @@ def test_permuting_normalised_pixels_is_normalising_permuted_ones(normalize):
     ],
 )
 def test_labels_outputs_and_floor(kind, labels, outputs, floor):
-    tasks = eg.permute(blobs(4), permutations=3, kind=kind).deal(0)
+    tasks = eg.permute(blobs(4), permutations=3, kind=kind).tasks(0)
     assert [set(task.train.y.tolist()) for task in tasks] == labels
     assert [set(task.test.y.tolist()) for task in tasks] == labels
     assert tasks.outputs == outputs
@@ -103,8 +103,8 @@ def test_labels_outputs_and_floor(kind, labels, outputs, floor):
 def test_iid_deals_every_permuted_image_once(part):
     """44 images in 3 permutations are 132 different pictures."""
     images = blobs(4, train=11, test=11)
-    apart = eg.permute(images, permutations=3, kind="domain").deal(5)
-    mixed = eg.permute(images, permutations=3, kind="iid").deal(5)
+    apart = eg.permute(images, permutations=3, kind="domain").tasks(5)
+    mixed = eg.permute(images, permutations=3, kind="iid").tasks(5)
 
     def pictures(tasks) -> list[tuple]:
         batches = [everything(getattr(task, part)) for task in tasks]

@@ -8,9 +8,9 @@ from PIL import Image
 
 import engram as eg
 from engram.data import DataError
-from engram.scenarios.look import category
-from engram.scenarios.names import is_name, parse, scenario, with_letters
-from engram.scenarios.queue import cropped, luma, one_shape, resized
+from engram.scenarios.look import categorize_tasks
+from engram.scenarios.names import is_name, parse_name, scenario, with_letters
+from engram.scenarios.queue import crop, fit_pixels, resize, to_grey
 from engram.scenarios.task import ClosedDataError, ScenarioError
 
 
@@ -32,7 +32,7 @@ def two(**options):
     ],
 )
 def test_outputs_of_each_kind_are_numbered_along_the_queue(kind, heads, outputs):
-    tasks = two(kind=kind).deal(0)
+    tasks = two(kind=kind).tasks(0)
     assert [(head.start, head.stop) for head in tasks.heads] == heads
     assert (tasks.outputs, tasks.shape, len(tasks)) == (outputs, (1, 6, 6), 5)
     if kind != "iid":
@@ -48,7 +48,7 @@ def test_outputs_of_each_kind_are_numbered_along_the_queue(kind, heads, outputs)
 
 
 def test_all_classes_a_task_make_heads_as_large_as_the_sets():
-    tasks = two(classes_per_task="all", kind="task").deal(0)
+    tasks = two(classes_per_task="all", kind="task").tasks(0)
     assert [(head.start, head.stop) for head in tasks.heads] == [(0, 4), (4, 10)]
     assert [len(task.train) for task in tasks] == [160, 120]
     assert tasks.floor == pytest.approx((25 + 100) / 2)
@@ -62,11 +62,11 @@ def test_sets_with_the_same_labels_are_domains():
     """The same four patterns, bright and dark: one head, an image's output is its label in both."""
     images = blobs(4, train=100, name="bright")
     dark = eg.Images(images.x_train // 3, images.y_train, images.x_test // 3, images.y_test, name="dark")
-    tasks = eg.queue([images, dark], classes_per_task="all", kind="domain", size=6).deal(0)
+    tasks = eg.queue([images, dark], classes_per_task="all", kind="domain", size=6).tasks(0)
     assert (tasks.outputs, tasks.heads) == (4, (slice(0, 4), slice(0, 4)))
     for task, source in zip(tasks, (images, dark), strict=True):
         assert task.train.y.tolist() == source.y_train.tolist()
-    assert category(tasks).kind == "domain"
+    assert categorize_tasks(tasks).kind == "domain"
     record = eg.run(
         eg.queue([images, dark], classes_per_task="all", kind="domain", size=6, normalize="train"),
         eg.Adam(), net=eg.MLP(20), training=eg.Training(epochs=5, lr=0.01),
@@ -75,18 +75,18 @@ def test_sets_with_the_same_labels_are_domains():
 
 
 def test_every_set_is_normalised_by_its_own_training_images():
-    tasks = two(normalize="train", classes_per_task="all").deal(0)
+    tasks = two(normalize="train", classes_per_task="all").tasks(0)
     for task in tasks:
         x = everything(task.train).x
         assert x.mean().item() == pytest.approx(0, abs=1e-5)
         assert x.std(correction=0).item() == pytest.approx(1, abs=1e-5)
-    assert two(normalize=(0.5, 2.0)).deal(0)[0].train.scaling == two(normalize=(0.5, 2.0)).deal(0)[4].train.scaling
+    assert two(normalize=(0.5, 2.0)).tasks(0)[0].train.scaling == two(normalize=(0.5, 2.0)).deal(0)[4].train.scaling
 
 
 def test_a_shuffled_queue_has_the_same_tasks_in_an_order_of_the_seed():
-    tasks = {seed: two(order="shuffled", kind="class").deal(seed) for seed in (0, 1)}
+    tasks = {seed: two(order="shuffled", kind="class").tasks(seed) for seed in (0, 1)}
     orders = {seed: [(task.classes, len(task.train)) for task in tasks[seed]] for seed in tasks}
-    fixed = [(task.classes, len(task.train)) for task in two(kind="class").deal(0)]
+    fixed = [(task.classes, len(task.train)) for task in two(kind="class").tasks(0)]
     assert orders[0] != orders[1]
     assert sorted(orders[0]) == sorted(orders[1]) == sorted(fixed)
     for dealt in tasks.values():  # outputs go with the order, so that `class` can grow
@@ -95,7 +95,7 @@ def test_a_shuffled_queue_has_the_same_tasks_in_an_order_of_the_seed():
 
 
 def test_padding_comes_after_the_size():
-    tasks = two(pad=2).deal(0)
+    tasks = two(pad=2).tasks(0)
     assert tasks.shape == (1, 10, 10)
     x = everything(tasks[4].train).x.view(-1, 10, 10)
     assert not x[:, :2].any()
@@ -104,7 +104,7 @@ def test_padding_comes_after_the_size():
 
 def test_held_out_images_come_from_each_class_of_each_set_and_test_images_are_sealed():
     held = two(kind="task").holdout(0.1)
-    tasks = held.deal(0)
+    tasks = held.tasks(0)
     assert [len(task.test) for task in tasks] == [8, 8, 4, 4, 4]
     assert [len(task.train) for task in tasks] == held.sizes() == [72, 72, 36, 36, 36]
     with pytest.raises(ClosedDataError):
@@ -115,14 +115,17 @@ def test_a_queue_names_its_sets_apart_and_refuses_one_that_comes_twice():
     one, other = blobs(4), blobs(4, seed=1)
     assert [images.name for images in eg.queue([one, other]).images] == ["own", "own-2"]
     assert one.name == other.name == "own"
-    with pytest.raises(ScenarioError, match="image set own is in the queue twice"):
+    with pytest.raises(ScenarioError, match="dataset own is in the queue twice"):
         eg.queue([one, blobs(4)])
 
 
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        ({"classes_per_task": 3}, "the 4 classes of first do not make such tasks; give all, or a number .*: 1, 2$"),
+        (
+            {"classes_per_task": 3},
+            "the 4 classes of first cannot be split .* give all, or a number .*: 1, 2$",
+        ),
         ({"classes_per_task": 4}, "the 6 classes of second"),
         ({"classes_per_task": 0}, "classes_per_task 0"),
         ({"classes_per_task": "some"}, "classes_per_task some"),
@@ -147,18 +150,19 @@ def test_what_does_not_fit_is_refused(wrong, message):
 
 def test_luma_is_the_weighted_sum_of_the_channels_rounded():
     x = torch.tensor([[[[255, 255, 255], [255, 0, 0], [0, 255, 0], [0, 0, 255], [10, 20, 30]]]], dtype=torch.uint8)
-    assert luma(x).tolist() == [[[255, 76, 150, 29, 18]]]  # 76.245, 149.685, 29.07, 18.15
+    assert to_grey(x).tolist() == [[[255, 76, 150, 29, 18]]]  # 76.245, 149.685, 29.07, 18.15
     rng = np.random.default_rng(0)
     picture = rng.integers(0, 256, (32, 32, 3), dtype=np.uint8)
     theirs = np.array(Image.fromarray(picture).convert("L")).astype(int)
-    assert np.abs(luma(torch.from_numpy(picture[None]))[0].numpy() - theirs).max() <= 1  # Pillow works in fixed point
+    ours = to_grey(torch.from_numpy(picture[None]))[0].numpy()
+    assert np.abs(ours - theirs).max() <= 1  # Pillow works in fixed point
 
 
 @pytest.mark.parametrize(("old", "new"), [(32, 28), (28, 32), (8, 6), (30, 10)])
 def test_resizing_is_antialiased_bilinear(old, new):
     """Pillow's bilinear filter is the same one, in fixed point; PyTorch's the same in floats."""
     x = np.random.default_rng(0).integers(0, 256, (20, old, old), dtype=np.uint8)
-    ours = resized(torch.from_numpy(x), new)
+    ours = resize(torch.from_numpy(x), new)
     floats = torch.nn.functional.interpolate(
         torch.from_numpy(x)[:, None].double(), (new, new), mode="bilinear", antialias=True, align_corners=False
     )[:, 0]
@@ -170,42 +174,42 @@ def test_resizing_is_antialiased_bilinear(old, new):
 def test_resizing_keeps_flat_images_flat_and_rounds_halves_up():
     for value in (0, 1, 127, 128, 255):
         flat = torch.full((1, 32, 32), value, dtype=torch.uint8)
-        assert (resized(flat, 28) == value).all()
-    assert resized(torch.tensor([[[1, 2], [1, 2]]], dtype=torch.uint8), 1).tolist() == [[[2]]]  # 1.5
+        assert (resize(flat, 28) == value).all()
+    assert resize(torch.tensor([[[1, 2], [1, 2]]], dtype=torch.uint8), 1).tolist() == [[[2]]]  # 1.5
 
 
 def test_cropping_takes_the_centre_and_borders_are_black():
     x = torch.arange(36, dtype=torch.uint8).view(1, 6, 6)
-    assert cropped(x, 2).tolist() == [[[14, 15], [20, 21]]]
-    wide = cropped(x[:, 2:4, 2:4], 5)
+    assert crop(x, 2).tolist() == [[[14, 15], [20, 21]]]
+    wide = crop(x[:, 2:4, 2:4], 5)
     assert wide.tolist()[0] == [[0] * 5, [0, 14, 15, 0, 0], [0, 20, 21, 0, 0], [0] * 5, [0] * 5]
-    assert torch.equal(cropped(x, 6), x)
+    assert torch.equal(crop(x, 6), x)
 
 
 def test_images_beyond_one_piece_are_brought_to_size_alike():
     x = np.random.default_rng(0).integers(0, 256, (2003, 5, 5), dtype=np.uint8)
-    assert (one_shape(x, 4, "resize")[1990:] == one_shape(x[1990:], 4, "resize")).all()
+    assert (fit_pixels(x, 4, "resize")[1990:] == fit_pixels(x[1990:], 4, "resize")).all()
 
 
 # names
 
 
 def test_names():
-    assert str(parse("long-queue/task")) == "long-queue/task"
-    assert parse("long-queue/task").images == "mnist+fashion-mnist+emnist-letters+svhn+cifar100"
+    assert str(parse_name("long-queue/task")) == "long-queue/task"
+    assert parse_name("long-queue/task").images == "mnist+fashion-mnist+emnist-letters+svhn+cifar100"
     name = "long-queue-with-cyrillic-letters/class"
-    assert str(parse(name)) == with_letters("long-queue/class", "cyrillic-letters") == name
+    assert str(parse_name(name)) == with_letters("long-queue/class", "cyrillic-letters") == name
     assert with_letters(name, "emnist-letters") == "long-queue/class"
-    assert parse("queue-mnist+svhn/domain")[:2] == ("queue", "mnist+svhn")
-    assert str(parse("queue-mnist+svhn/domain")) == "queue-mnist+svhn/domain"
+    assert parse_name("queue-mnist+svhn/domain")[:2] == ("queue", "mnist+svhn")
+    assert str(parse_name("queue-mnist+svhn/domain")) == "queue-mnist+svhn/domain"
     assert is_name("long-queue/task")
     assert is_name("queue-a+b/domain")
     assert not is_name("data/mine.npz")
-    with pytest.raises(ScenarioError, match="split-mnist/task has none to replace"):
+    with pytest.raises(ScenarioError, match="split-mnist/task has no letters to replace"):
         with_letters("split-mnist/task", "cyrillic-letters")
     for wrong in ("long-queues/task", "queue-/task", "queue-a++b/task", "long-queue-with-/task"):
         with pytest.raises(ScenarioError, match="is unknown"):
-            parse(wrong)
+            parse_name(wrong)
 
 
 def test_where_emnist_letters_cannot_be_had_the_stand_in_is_named(monkeypatch):
@@ -223,8 +227,8 @@ def test_where_emnist_letters_cannot_be_had_the_stand_in_is_named(monkeypatch):
 def test_many_classes_are_all_counted():
     """A sample of 500 images misses some of 300 classes; labels cost nothing, so all are looked at."""
     images = blobs(300, train=10, test=1, size=3)
-    tasks = eg.permute(images, kind="domain", permutations=21).deal(0)
-    read = category(tasks)
+    tasks = eg.permute(images, kind="domain", permutations=21).tasks(0)
+    read = categorize_tasks(tasks)
     assert {pair.total_variation for pair in read.pairs} == {0.0}
     assert read.kind == "domain"
     assert read.evidence["rules"]["images"] == 500
@@ -234,7 +238,7 @@ def test_many_classes_are_all_counted():
 def test_where_a_task_mixes_sets_of_different_scalings_8_bit_images_have_none(method):
     """In kind iid every task has images of all sets, and there is no way back from their inputs to shades."""
     options = {"net": eg.MLP(8), "training": eg.Training(epochs=1)}
-    with pytest.raises(ScenarioError, match="normalised each by its own statistics"):
+    with pytest.raises(ScenarioError, match="normalised by different statistics"):
         eg.run(two(kind="iid", normalize="train"), method, **options)
     for other in (two(kind="iid"), two(kind="task", normalize="train")):
         assert eg.run(other, method, **options).status == "done"

@@ -20,14 +20,14 @@ from engram.scenarios.task import ScenarioError
     ],
 )
 def test_outputs_of_each_kind(kind, heads, outputs):
-    tasks = eg.split(blobs(4), kind=kind).deal(0)
+    tasks = eg.split(blobs(4), kind=kind).tasks(0)
     assert [(head.start, head.stop) for head in tasks.heads] == heads
     assert tasks.outputs == outputs
 
 
 def test_names_of_classes_are_in_the_order_of_their_outputs_in_kind_iid():
     """Each class of `numbered` has its label as its last pixel."""
-    tasks = eg.split(numbered(6), kind="iid", order="shuffled").deal(3)
+    tasks = eg.split(numbered(6), kind="iid", order="shuffled").tasks(3)
     assert {task.classes for task in tasks} != {tuple("012345")}
     for task in tasks:
         batch = everything(task.train)
@@ -46,7 +46,7 @@ def test_names_of_classes_are_in_the_order_of_their_outputs_in_kind_iid():
     ],
 )
 def test_active_outputs(kind, after_first, after_third):
-    tasks = eg.split(blobs(6), kind=kind).deal(0)
+    tasks = eg.split(blobs(6), kind=kind).tasks(0)
     for seen, expected in ((0, after_first), (2, after_third)):
         assert [(s.start, s.stop) for s in (tasks.active(j, seen) for j in range(3))] == expected
 
@@ -57,7 +57,7 @@ def test_active_outputs(kind, after_first, after_third):
 )
 def test_floor_with_unequal_heads(kind, floor):
     """Heads of 2, 3 and 1: a guess is worth 1/2 and 1/3 with own heads; the shared head has 3 outputs."""
-    assert eg.split(blobs(6), kind=kind, classes_per_task=[2, 3, 1]).deal(0).floor == pytest.approx(floor)
+    assert eg.split(blobs(6), kind=kind, classes_per_task=[2, 3, 1]).tasks(0).floor == pytest.approx(floor)
 
 
 @pytest.mark.parametrize(
@@ -69,7 +69,7 @@ def test_floor_with_unequal_heads(kind, floor):
     ],
 )
 def test_a_list_of_classes_per_task_makes_unequal_heads(kind, labels, outputs):
-    tasks = eg.split(blobs(6), kind=kind, classes_per_task=[2, 3, 1]).deal(0)
+    tasks = eg.split(blobs(6), kind=kind, classes_per_task=[2, 3, 1]).tasks(0)
     assert [set(task.train.y.tolist()) for task in tasks] == labels
     assert [set(task.test.y.tolist()) for task in tasks] == labels
     assert [len(task.train) for task in tasks] == [80, 120, 40]
@@ -85,19 +85,19 @@ def test_groups_that_do_not_fit_four_classes_are_refused(wrong):
 
 def test_fixed_order_is_the_same_for_all_seeds_and_shuffled_order_is_not():
     images = blobs(6)
-    fixed = {tuple(task.classes for task in eg.split(images).deal(seed)) for seed in range(4)}
+    fixed = {tuple(task.classes for task in eg.split(images).tasks(seed)) for seed in range(4)}
     assert fixed == {(("0", "1"), ("2", "3"), ("4", "5"))}
     scenario = eg.split(images, order="shuffled")
-    orders = [tuple(name for task in scenario.deal(seed) for name in task.classes) for seed in range(6)]
+    orders = [tuple(name for task in scenario.tasks(seed) for name in task.classes) for seed in range(6)]
     assert len(set(orders)) == 6  # of 720
     assert all(sorted(order) == list("012345") for order in orders)
-    assert orders == [tuple(name for task in scenario.deal(seed) for name in task.classes) for seed in range(6)]
+    assert orders == [tuple(name for task in scenario.tasks(seed) for name in task.classes) for seed in range(6)]
 
 
 @pytest.mark.parametrize("kind", ["task", "domain", "class"])
 def test_a_shuffled_order_relabels_train_and_test_alike(kind):
     """The last pixel of these images is their class; output = its place in the shuffled order."""
-    tasks = eg.split(numbered(6), kind=kind, order="shuffled").deal(3)
+    tasks = eg.split(numbered(6), kind=kind, order="shuffled").tasks(3)
     order = [int(name) for task in tasks for name in task.classes]
     assert order != sorted(order)
     for task in tasks:
@@ -110,7 +110,7 @@ def test_a_shuffled_order_relabels_train_and_test_alike(kind):
 
 @pytest.mark.parametrize("seed", [0, 1])
 def test_iid_deals_every_image_once(seed):
-    tasks = eg.split(numbered(4, train=41, test=11), kind="iid").deal(seed)
+    tasks = eg.split(numbered(4, train=41, test=11), kind="iid").tasks(seed)
     assert [len(task.train) for task in tasks] == [82, 82]
     assert sorted(n for task in tasks for n in numbers(task.train)) == list(range(164))
     assert sorted(n for task in tasks for n in numbers(task.test)) == list(range(10_000, 10_044))
@@ -124,7 +124,7 @@ def test_iid_deals_every_image_once(seed):
 
 def test_iid_is_dealt_anew_by_each_seed():
     scenario = eg.split(numbered(4), kind="iid")
-    hands = [numbers(scenario.deal(seed)[0].train) for seed in (0, 0, 1)]
+    hands = [numbers(scenario.tasks(seed)[0].train) for seed in (0, 0, 1)]
     assert hands[0] == hands[1]
     assert set(hands[0]) != set(hands[2])
 
@@ -134,7 +134,7 @@ def test_a_holdout_parts_the_training_images_by_class_and_never_reads_the_test_p
     images = numbered(4, train=40)
     found = set()
     for seed in (0, 1, 2):
-        tasks = make(images, kind="class").holdout(0.1).deal(seed)
+        tasks = make(images, kind="class").holdout(0.1).tasks(seed)
         one_pass = [tasks[0]] if make is not eg.split else list(tasks)  # each permuted task has them all
         train = [n for task in one_pass for n in numbers(task.train)]
         held = [n for task in one_pass for n in numbers(task.test)]
@@ -154,9 +154,9 @@ def test_a_holdout_of_a_holdout_s_fraction_keeps_everything_else():
 
 def test_a_small_share_still_holds_out_one_image_a_class_and_a_large_one_leaves_one():
     images = numbered(4, train=10)
-    tasks = eg.split(images).holdout(0.01).deal(0)
+    tasks = eg.split(images).holdout(0.01).tasks(0)
     assert [(len(task.train), len(task.test)) for task in tasks] == [(18, 2), (18, 2)]
-    tasks = eg.split(images).holdout(0.99).deal(0)
+    tasks = eg.split(images).holdout(0.99).tasks(0)
     assert [(len(task.train), len(task.test)) for task in tasks] == [(2, 18), (2, 18)]
 
 
@@ -168,7 +168,7 @@ def one_image_per_class(*pictures: list) -> eg.Images:
 def test_statistics_of_the_training_part_are_taken_after_padding():
     """2 × 2 white in a 4 × 4 frame: mean 1/4, variance 3/16. Black is −1/√3, white √3."""
     white = np.full((2, 2), 255)
-    tasks = eg.split(one_image_per_class(white, white), classes_per_task=1, pad=1, normalize="train").deal(0)
+    tasks = eg.split(one_image_per_class(white, white), classes_per_task=1, pad=1, normalize="train").tasks(0)
     x = everything(tasks[0].train).x.view(4, 4)
     assert x[1:3, 1:3].flatten().tolist() == pytest.approx([3**0.5] * 4)
     assert x[0].tolist() == pytest.approx([-(3**-0.5)] * 4)
@@ -179,7 +179,7 @@ def test_statistics_of_a_holdout_are_those_of_what_is_left_to_train_on():
     x = np.full((20, 2, 2), 51, np.uint8)
     x[::10] = 255
     images = eg.Images(x, np.repeat([0, 1], 10), x, np.repeat([0, 1], 10))
-    tasks = eg.split(images, classes_per_task=1, normalize="train").holdout(0.1).deal(0)
+    tasks = eg.split(images, classes_per_task=1, normalize="train").holdout(0.1).tasks(0)
     left = torch.cat([everything(task.train).x for task in tasks])
     assert left.mean().item() == pytest.approx(0, abs=1e-6)
     assert left.std(unbiased=False).item() == pytest.approx(1, rel=1e-5)
@@ -189,7 +189,7 @@ def test_colour_images_are_normalised_by_channel():
     """Red: half 0, half 255 → ±1. Green: a quarter white → −1/√3 and √3. Blue: 51 and 153 → 0.4 ± 0.2 → ±1."""
     red, green, blue = [[0, 255], [0, 255]], [[255, 0], [0, 0]], [[51, 153], [153, 51]]
     picture = np.stack([red, green, blue], -1)
-    tasks = eg.split(one_image_per_class(picture, picture), classes_per_task=1, normalize="train").deal(0)
+    tasks = eg.split(one_image_per_class(picture, picture), classes_per_task=1, normalize="train").tasks(0)
     assert tasks.shape == (3, 2, 2)
     x = everything(tasks[1].test).x.view(3, 4)
     assert x[0].tolist() == pytest.approx([-1, 1, -1, 1])
@@ -205,14 +205,14 @@ def test_given_statistics_for_all_channels_and_for_each():
         (((0.5, 0.0, 1.0), (0.25, 0.5, 2.0)), [2, 2, 0]),
         (None, [1, 1, 1]),
     ):
-        tasks = eg.split(images, classes_per_task=1, normalize=normalize).deal(0)
+        tasks = eg.split(images, classes_per_task=1, normalize=normalize).tasks(0)
         assert everything(tasks[0].train).x[0].tolist() == pytest.approx(expected)
 
 
 def test_pixels_that_are_all_equal_cannot_be_normalised():
     grey = np.full((2, 2), 7)
     with pytest.raises(ScenarioError, match="equal"):
-        eg.split(one_image_per_class(grey, grey), classes_per_task=1, normalize="train").deal(0)
+        eg.split(one_image_per_class(grey, grey), classes_per_task=1, normalize="train").tasks(0)
 
 
 @pytest.mark.parametrize(

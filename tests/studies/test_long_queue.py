@@ -8,7 +8,7 @@ from helpers import blobs
 
 import engram as eg
 from engram.runs.records import Record
-from engram.scenarios.names import parse, with_letters
+from engram.scenarios.names import parse_name, with_letters
 from engram.studies.hsu2018.cells import cells, published
 from engram.studies.hsu2018.long_queue import HEADS, SCENARIOS, Setting, runs_of, settings, variants
 from engram.studies.hsu2018.presets import label, preset, spec_of
@@ -107,12 +107,12 @@ def test_labels_and_specs_are_each_other_s():
     ],
 )
 def test_weights_on_a_queue_say_where_they_come_from(scenario, method, source):
-    assert preset_values(parse(scenario), method)["method"]["coef"].source == source
+    assert preset_values(parse_name(scenario), method)["method"]["coef"].source == source
 
 
 def test_scenarios_are_named_as_elsewhere():
     for letters, scenario in SCENARIOS.items():
-        assert str(parse(scenario)) == scenario == with_letters("long-queue/task", letters)
+        assert str(parse_name(scenario)) == scenario == with_letters("long-queue/task", letters)
 
 
 def test_rows_are_averages_after_so_many_tasks_over_seeds():
