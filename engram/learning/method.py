@@ -25,6 +25,14 @@ class Method:
     """Attributes held beside them while training (teachers, path integrals); derived, so not in checkpoints."""
     needs: ClassVar[frozenset[str]] = frozenset()
     """Of {"boundaries", "task identity", "past data"}."""
+    title: ClassVar[str] = ""
+    """What tables and figures call it; empty: its name."""
+    family: ClassVar[str] = "own or combined"
+    """Kind of method: methods of a family share a colour on the page."""
+    look: ClassVar[tuple[str, str, str]] = ("", "", "")
+    """Colour, marker and dash in figures; empty: derived from the name."""
+    equal_memory: ClassVar[bool] = False
+    """Whether it belongs to the first paper's comparison at equal memory."""
     optimizer: ClassVar[str] = "adam"
     """The optimiser where none is asked for."""
     networks: ClassVar[int] = 1

@@ -25,6 +25,11 @@ class DGR(GenerativeReplay):
     code that the copied row came from (van de Ven & Tolias, September 2018). Paper row: "DGR".
     """
 
+    title = "DGR"
+    family = "generative"
+    look = ("orange", "X", "-")
+    equal_memory = True
+
     kept = ("generator", "generator_optimizer", "scales")
     working = ("teacher", "old_generator")
     networks = 2

@@ -21,6 +21,10 @@ class EWC(FisherPenalty):
     θ*_k weighted by F_k. So a step, and the memory, cost the same at task 50 as at task 2. Paper row: "EWC".
     """
 
+    title = "EWC"
+    family = "penalty"
+    look = ("sky", "^", "-")
+
     coef: Annotated[float, Log(1e-2, 1e4)] = 100.0
     """Weight of the penalty; Kirkpatrick's lambda is twice this."""
 

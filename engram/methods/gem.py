@@ -28,6 +28,11 @@ class GEM(Rehearsal):
     SGD, and every task has two slots of the memory. Paper row: "GEM". The method as published is `gem-textbook`.
     """
 
+    title = "GEM"
+    family = "gradient memory"
+    look = ("blue", "P", "--")
+    equal_memory = True
+
     capacity: int = 1100
     """Images in the memory, for the whole sequence."""
     mixing: Literal["shuffled", "balanced"] = "shuffled"

@@ -16,6 +16,10 @@ class GEMTextbook(GEM):
     Lopez-Paz & Ranzato, 2017. No row of the paper: its "GEM" rehearses too.
     """
 
+    title = "GEM, textbook"
+    family = "gradient memory"
+    look = ("sky", "P", "--")
+
     slots_per_task: int = 1
     """Constraints a task."""
 

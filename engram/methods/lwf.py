@@ -21,6 +21,10 @@ class LwF(Method):
     As in the code that the copied row came from (van de Ven & Tolias, September 2018). Paper row: "LwF".
     """
 
+    title = "LwF"
+    family = "distillation"
+    look = ("yellow", "v", "-")
+
     temperature: Annotated[float, Log(0.5, 8)] = 2.0
     """What logits are divided by before the outputs of then and now are compared."""
     reduction: Reduction = "mean"

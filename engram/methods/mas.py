@@ -21,6 +21,11 @@ class MAS(QuadraticPenalty):
     Paper row: "MAS".
     """
 
+    title = "MAS"
+    family = "penalty"
+    look = ("purple", "D", "-")
+    equal_memory = True
+
     coef: Annotated[float, Log(1e-3, 1e4)] = 1.0
     """Weight of the penalty."""
     form: Literal["batch-mean", "per-sample"] = "batch-mean"

@@ -22,6 +22,11 @@ class Rehearsal(Method):
     each, 2 · (1024 · 400 + 400 · 400), rounded.
     """
 
+    title = "Naive rehearsal"
+    family = "rehearsal"
+    look = ("green", "o", "-")
+    equal_memory = True
+
     capacity: int = 1100
     """Images in the buffer, for the whole sequence. Not searched: methods are compared at equal memory."""
     mixing: Annotated[Literal["shuffled", "balanced"], Each()] = "shuffled"

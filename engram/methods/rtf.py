@@ -23,6 +23,11 @@ class RtF(GenerativeReplay):
     van de Ven & Tolias, 2018, in the form of their code of that September. Paper row: "RtF".
     """
 
+    title = "RtF"
+    family = "generative"
+    look = ("red", "X", "--")
+    equal_memory = True
+
     temperature: Annotated[float, Log(0.5, 8)] = 2.0
     """What logits are divided by before the outputs of then and now are compared."""
     reduction: Reduction = "mean"

@@ -20,6 +20,11 @@ class SI(QuadraticPenalty):
     Paper row: "SI".
     """
 
+    title = "SI"
+    family = "penalty"
+    look = ("red", "s", "-")
+    equal_memory = True
+
     coef: Annotated[float, Log(1e-2, 1e4)] = 300.0
     """Weight of the penalty."""
     xi: float = 0.1

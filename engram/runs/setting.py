@@ -89,12 +89,8 @@ def show(value: Any) -> str:
 
 def scenario_class(scenario: str) -> str:
     """The name of the recipe that a scenario's name begins with; empty if it is not one of the registry's."""
-    front = scenario.rpartition("/")[0]
-    for name in SCENARIOS:
-        prefix = str(SCENARIOS.facts(name).literals.get("prefix", name))
-        if front.startswith(f"{prefix}-") or front == prefix or (prefix == "queue" and front.startswith("long-queue")):
-            return name
-    return ""
+    maker = "queue" if scenario.startswith("long-queue") else scenario.partition("-")[0].partition("/")[0]
+    return maker if maker in SCENARIOS else ""
 
 
 def class_defaults(scenario: str, members: Iterable[str], net: str) -> dict[str, Any]:
@@ -128,8 +124,7 @@ def setting_of_record(record: Record) -> Setting:
     """The setting that a record was made with."""
     given = dict(flat_values(record.spec))
     net = str(given.get("net.name", "mlp"))
-    make = record.spec.get("scenario", {}).get("make", "")
-    usual = class_defaults(make if make in SCENARIOS else scenario_class(record.scenario), record.method.split("+"), net)
+    usual = class_defaults(scenario_class(record.scenario), record.method.split("+"), net)
     values = {name: value for name, value in given.items() if differs(value, usual.get(name, COMPUTED))}
     return Setting(record.scenario, record.method, values)
 

@@ -26,7 +26,8 @@ from engram.scenarios.scenario import (
     prepare_images,
     view_rows,
 )
-from engram.scenarios.task import ScenarioError, Task, Tasks
+from engram.scenarios.kinds import ScenarioError
+from engram.scenarios.task import Task, Tasks
 
 Fit = Literal["resize", "crop"]
 LUMA = (0.299, 0.587, 0.114)

@@ -21,7 +21,8 @@ from engram.scenarios.scenario import (
     prepare_images,
     view_rows,
 )
-from engram.scenarios.task import Pixels, ScenarioError, Task, Tasks
+from engram.scenarios.kinds import ScenarioError
+from engram.scenarios.task import Pixels, Task, Tasks
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
