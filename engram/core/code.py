@@ -10,7 +10,7 @@ import importlib.util
 import inspect
 import json
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import cache
 from pathlib import Path
 from types import CodeType, FunctionType, ModuleType
@@ -116,7 +116,7 @@ def load_user_file(file: UserFile) -> ModuleType:
 
 
 @cache
-def hash_code(thing: type | Callable[..., Any]) -> str:
+def hash_code(thing: Any) -> str:
     """A hash of the code of a class or function from outside the package, and of all that it inherits from or uses
     beside it; empty if it is the package's own.
 

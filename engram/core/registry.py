@@ -216,9 +216,12 @@ def check_fields(cls: type) -> None:
     for f in known.values():
         if not f.init:
             raise ValueError(f"field {f.name} has init=False; what is not a hyper-parameter is not a field")
-        if f.default is dataclasses.MISSING and f.default_factory is dataclasses.MISSING:
+        if f.default_factory is not dataclasses.MISSING:
+            value = f.default_factory()
+        elif f.default is not dataclasses.MISSING:
+            value = f.default
+        else:
             raise ValueError(f"field {f.name} has no default")
-        value = f.default if f.default is not dataclasses.MISSING else f.default_factory()  # type: ignore[misc]
         if f.name != "images":
             hash(value)
             json.dumps(value)

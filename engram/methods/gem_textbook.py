@@ -19,6 +19,7 @@ class GEMTextbook(GEM):
     title = "GEM, textbook"
     family = "gradient memory"
     look = ("sky", "P", "--")
+    equal_memory = False
 
     slots_per_task: int = 1
     """Constraints a task."""

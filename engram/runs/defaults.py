@@ -134,4 +134,4 @@ def choose_values(setting: Setting, chosen: Mapping[str, Any], sources: Mapping[
         )
     if "training.epochs" in chosen and "training.steps" not in chosen and setting.values.get("training.steps"):
         chosen = {**chosen, "training.steps": 0}
-    return setting.with_values(chosen, sources)
+    return setting.with_values(chosen, sources).with_own_code()

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from functools import cache, cached_property
 from typing import Any
 
+from engram.core.code import hash_code
 from engram.core.facts import COMPUTED, class_facts
 from engram.core.registry import METHODS, NETS, SCENARIOS
 from engram.runs.records import Record, canonical, supersedes
@@ -69,6 +70,14 @@ class Setting:
         if net != self.values.get("net.name", "mlp"):  # another network has other fields
             kept = {n: v for n, v in kept.items() if not n.startswith("net.") or n in usual or n == "net.name"}
         return Setting(self.scenario, self.method, kept, {**self.sources, **(sources or {})})
+
+    def with_own_code(self) -> Setting:
+        """The setting with a hash of all its parts that come from files: edited code is another setting."""
+        parts = [("scenario", SCENARIOS, scenario_class(self.scenario)), ("net", NETS, str(self.value("net.name")))]
+        parts += [("method" if len(self.members) == 1 else f"method.{m}", METHODS, m) for m in self.members]
+        added = [(group, registry.added[name]) for group, registry, name in parts if name in registry.added]
+        hashes = {f"{group}.{OWN_CODE}": hash_code(cls) for group, cls in added}
+        return Setting(self.scenario, self.method, {**self.values, **hashes}, self.sources) if hashes else self
 
     def described(self) -> str:
         """`split-mnist/class gem (slots_per_task 1)`: for people."""

@@ -1,4 +1,4 @@
-"""Scenarios by name: `split-mnist/class`, `permuted-mnist/domain`, `queue-mnist+svhn/domain`, `long-queue/task`. No torch."""
+"""Scenarios by name: `split-mnist/class`, `permuted-mnist/domain`, `queue-mnist+svhn/domain`. No torch."""
 
 from __future__ import annotations
 

@@ -10,8 +10,8 @@ import torch
 from engram.core.streams import stream
 from engram.core.validation import check_values
 from engram.data import Images
-from engram.scenarios.scenario import ImagePart, Scenario, count_training_images, mix_tasks, prepare_images, view_rows
 from engram.scenarios.kinds import ScenarioError
+from engram.scenarios.scenario import ImagePart, Scenario, count_training_images, mix_tasks, prepare_images, view_rows
 from engram.scenarios.task import Pixels, Task, Tasks
 
 

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from engram.analysis.statistics import Summary, pairs_needed, paired_test, summarize, welch
+from engram.analysis.statistics import Summary, paired_test, pairs_needed, summarize, welch
 from engram.runs.records import Record
 from engram.studies.catalog import built_in_study, results_of, study_names
 from engram.studies.claims import Comparison, Place

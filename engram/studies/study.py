@@ -188,7 +188,7 @@ class Study:
         """The rows and variants that are asked for; no names: all rows. A name with a slash can be a variant's."""
         for name in skip:
             select("row", [name], self.rows)
-        plain = [name for name in names if name in self.rows or name not in self.variants and "/" not in name]
+        plain = [name for name in names if name in self.rows or (name not in self.variants and "/" not in name)]
         named = [name for name in names if name not in plain]
         for name in named:
             if name not in self.variants:
@@ -268,7 +268,9 @@ def read_study(
     }
     table = {key: whole[key] for key in GROUPS_OF_VALUES if key in whole}
     given = {key: dict(value) if isinstance(value, Mapping) else value for key, value in table.items()}
-    source = next((str(given[g].pop("source")) for g in given if isinstance(given[g], dict) and "source" in given[g]), "")
+    source = next(
+        (str(given[g].pop("source")) for g in given if isinstance(given[g], dict) and "source" in given[g]), ""
+    )
     flat = flatten(given, "study")
     baseline = str(whole.get("baseline", ""))
     if baseline and baseline not in rows and baseline not in columns:
@@ -301,7 +303,7 @@ def read_study(
 def read_column(name: str, value: str | Mapping[str, Any]) -> Column:
     given = {"scenario": value} if isinstance(value, str) else dict(value)
     if not isinstance(given.get("scenario"), str):
-        raise StudyError(f"column {name}: name its scenario, as in {name} = \"split-mnist/class\"")
+        raise StudyError(f'column {name}: name its scenario, as in {name} = "split-mnist/class"')
     scenario = str(given.pop("scenario"))
     title = str(given.pop("title", ""))
     more = {key: given.pop(key) for key in ("method", "pick") if key in given}
@@ -369,7 +371,9 @@ def read_notes(values: Iterable[Mapping[str, Any]], table: str) -> Iterator[Note
 def read_seeds(value: Any, name: str) -> tuple[int, ...]:
     seeds = tuple(range(value)) if type(value) is int else tuple(value) if isinstance(value, list) else ()
     if not seeds or not all(type(seed) is int and 0 <= seed < MAX_SEEDS for seed in seeds):
-        raise StudyError(f"{name}: seeds {value!r}: give a number of seeds, or a list of seeds from 0 to {MAX_SEEDS - 1}")
+        raise StudyError(
+            f"{name}: seeds {value!r}: give a number of seeds, or a list of seeds from 0 to {MAX_SEEDS - 1}"
+        )
     return seeds
 
 
@@ -394,5 +398,3 @@ def read_toml(path: Path) -> dict[str, Any]:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise StudyError(f"{path} is not TOML: {error}") from error
-
-

@@ -142,7 +142,6 @@ class Results:
                 return exact
         return self.runs_of(setting, (what.stand_in,) if what.stand_in and setting in self.groups else ())
 
-
     def has_own_protocol(self, row: str, column: str) -> bool:
         """Whether the published row was not trained as all others."""
         return self.study.setting(row, column) != self.study.setting(row, column, "common")
@@ -281,9 +280,7 @@ class VariantCell(Cell):
         return f"{difference} ({seeds}" + (")" if self.p is None else f", p {self.p:.2g})")
 
 
-def make_variant_cells(
-    results: Results, variants: Sequence[Variant], columns: Iterable[str] = ()
-) -> list[VariantCell]:
+def make_variant_cells(results: Results, variants: Sequence[Variant], columns: Iterable[str] = ()) -> list[VariantCell]:
     """Some variants of a study in these columns."""
     asked = select("column", tuple(columns), results.study.columns)
     found = [

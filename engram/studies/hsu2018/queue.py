@@ -103,7 +103,8 @@ class QueueResults(Results):
         return self.found[column, protocol]
 
     def find_column(self, column: str, protocol: Protocol) -> CellRuns:
-        method, pick = (self.study.columns[column].more.get(key) for key in ("method", "pick"))
+        more = self.study.columns[column].more
+        method, pick = str(more["method"]), more.get("pick")
         tried = tried_settings(self.scenario_with_runs(method, protocol=protocol), method, self.net, "random", protocol)
         finals = {s: mean_curve(self.finished(s))[-1] for s in tried if self.finished(s)}
         everything = [record for setting in tried for record in self.recorded(setting)]
