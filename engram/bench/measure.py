@@ -1,4 +1,4 @@
-"""Speed and memory on this machine, as ratios taken in one run."""
+"""Speed and memory on this machine, as ratios of times measured in the same process."""
 
 from __future__ import annotations
 
@@ -34,36 +34,38 @@ from engram.scenarios.task import Batch, Task
 from engram.studies.hsu2018.presets import preset
 
 ROUNDS, STEPS = 5, 60
-FIGURES = (
+MEASUREMENTS = (
     "scenario", "method", "net", "step_ms", "products_ms", "gemm_share", "dataloader_ms", "dataloader_ratio", "bare_ms",
     "bare_ratio", "peak_mb",
 )  # fmt: skip
 
 
-def bench(scenario: str = "split-mnist/class", method: str = "adam", net: str = "mlp") -> dict[str, Any]:
-    """All figures: step time, its share of unavoidable matrix products, the DataLoader loop's ratio, peak memory.
+def measure_all(scenario: str = "split-mnist/class", method: str = "adam", net: str = "mlp") -> dict[str, Any]:
+    """Measure the step time, the share of unavoidable matrix products in it, the ratio to a DataLoader loop, and the
+    peak memory.
 
-    With a generator: the step once there is a past, against a bare loop of the same passes. None: not measured.
+    Methods with a generator are measured on the last task, against a bare loop of the same forward and backward
+    passes. None: not measured.
     """
     settle(threads=1)
     spec = preset(scenario, method, net=net)
-    found = dict.fromkeys(FIGURES) | {"scenario": scenario, "method": method, "net": net}
+    values = dict.fromkeys(MEASUREMENTS) | {"scenario": scenario, "method": method, "net": net}
     if any(isinstance(member, GenerativeReplay) for member in spec.method.members()):
-        found |= against_bare(spec)
+        values |= compare_to_bare_loop(spec)
     else:
-        found |= step_and_products(spec) | against_dataloader(spec)
-    found["peak_mb"] = peak_of(scenario, method, net)
-    return found
+        values |= time_step_and_products(spec) | compare_to_dataloader(spec)
+    values["peak_mb"] = measure_peak_apart(scenario, method, net)
+    return values
 
 
-def step_and_products(spec: Spec) -> dict[str, Any]:
-    """A training step, and the matrix products that it cannot avoid, timed in turns."""
+def time_step_and_products(spec: Spec) -> dict[str, Any]:
+    """Time a training step and the matrix products that it cannot avoid, alternating."""
     learner, _, task, step = stepper(spec)
     with task.train.opened(load=True):
-        products = unavoidable(learner, spec.training.batch)
+        products = make_products(learner, spec.training.batch)
         best_step = best_products = float("inf")
         for _ in range(ROUNDS):
-            step_time, product_time = in_turns(step, products)
+            step_time, product_time = time_in_turns(step, products)
             best_step, best_products = min(best_step, step_time), min(best_products, product_time)
     return {
         "step_ms": 1000 * best_step,
@@ -73,14 +75,17 @@ def step_and_products(spec: Spec) -> dict[str, Any]:
 
 
 def stepper(spec: Spec, task_number: int = 0) -> tuple[Learner, Method, Task, Callable[[], None]]:
-    """A learner on one of its tasks, and one step of it, drawing its batch included; with one of DGR's generator."""
+    """A learner on one of its tasks and a function that does one training step, including the drawing of its batch.
+
+    With DGR, a step trains the generator too.
+    """
     tasks = spec.scenario.tasks(spec.seed, spec.device)
     method = copy.deepcopy(spec.method)
     learner = new_learner(tasks, method, spec.net, spec.training, spec.seed, torch.device(spec.device))
     curriculum = method.curriculum(tasks)
     task_number = min(task_number, len(curriculum) - 1)
     learner.training = replace(spec.training, steps=1)
-    for task in curriculum[:task_number]:  # what the method keeps of earlier tasks, without training on them
+    for task in curriculum[:task_number]:  # only what the method keeps of earlier tasks, without training on them
         learner.task = task.index
         method.begin_task(learner, task)
         learner.steps += 1
@@ -90,7 +95,7 @@ def stepper(spec: Spec, task_number: int = 0) -> tuple[Learner, Method, Task, Ca
     learner.task = task.index
     method.begin_task(learner, task)
     data = method.data(task)
-    painters = [(m, m.begin_generator(learner)) for m in method.members() if isinstance(m, DGR)]
+    generators = [(m, m.begin_generator(learner)) for m in method.members() if isinstance(m, DGR)]
 
     def endless() -> Iterator[Batch]:
         while True:
@@ -104,27 +109,27 @@ def stepper(spec: Spec, task_number: int = 0) -> tuple[Learner, Method, Task, Ca
         method.adjust_gradients(learner, batch)
         learner.optimizer.step()
         method.after_step(learner)
-        for painter, rng in painters:
-            painter.generator_step(learner, next(stream_of_batches), rng)
+        for generator, rng in generators:
+            generator.generator_step(learner, next(stream_of_batches), rng)
 
     return learner, method, task, step
 
 
-def against_bare(spec: Spec) -> dict[str, Any]:
-    """A step on the last task and that of a bare loop of the same passes, in turns, best of five each."""
-    fits = spec.method_name in ("dgr", "rtf") and spec.scenario.normalize is None  # what that loop is written for
-    bare = yardstick("replay") if fits else None
+def compare_to_bare_loop(spec: Spec) -> dict[str, Any]:
+    """Time a step on the last task and a step of a bare loop with the same work, alternating; best of five each."""
+    fits = spec.method_name in ("dgr", "rtf") and spec.scenario.normalize is None  # the bare loop is written for this
+    bare = load_yardstick("replay") if fits else None
     learner, _, task, step = stepper(spec, len(spec.scenario.sizes()) - 1)
     with task.train.opened(load=True):
         theirs = bare.stepper(spec.method_name, bare_setting(bare, learner, task)) if bare else lambda: None
-        rounds = [in_turns(step, theirs) for _ in range(ROUNDS)]
+        rounds = [time_in_turns(step, theirs) for _ in range(ROUNDS)]
     ours, bare_s = (min(times) for times in zip(*rounds, strict=True))
-    found = {"step_ms": 1000 * ours}
-    return found | {"bare_ms": 1000 * bare_s, "bare_ratio": ours / bare_s} if bare else found
+    values = {"step_ms": 1000 * ours}
+    return values | {"bare_ms": 1000 * bare_s, "bare_ratio": ours / bare_s} if bare else values
 
 
 def bare_setting(bare: ModuleType, learner: Learner, task: Task) -> Any:
-    """The same task, as the bare loop takes it."""
+    """The learner's task in the form that the bare loop takes."""
     tasks, past = learner.tasks, learner.task
     everything = task.train.batch(torch.arange(len(task.train)))
     return bare.Setting(
@@ -140,28 +145,28 @@ def bare_setting(bare: ModuleType, learner: Learner, task: Task) -> Any:
     )
 
 
-def methods_cost(scenario: str, names: Sequence[str], net: str = "mlp") -> dict[str, Any]:
-    """A step of each method on its last task, and a task's Fisher, as multiples of plain Adam's step and epoch.
+def measure_methods(scenario: str, names: Sequence[str], net: str = "mlp") -> dict[str, Any]:
+    """The cost of a step of each method on its last task, in steps of plain Adam; that of a Fisher, in epochs.
 
-    The median over 600 steps of each, a step against the plain one just before it: a processor that changes its
-    clock meanwhile changes both, and means of some dozens of steps moved by 0.04 between calls.
+    The result is the median over 600 ratios of a step to the plain step just before it. If the processor changes its
+    clock, both change; means over some dozens of steps differed by 0.04 between calls.
     """
     settle(threads=1)
     plain = preset(scenario, "adam", net=net)
     last = len(plain.scenario.tasks(0)) - 1
-    found: dict[str, Any] = {}
+    costs: dict[str, Any] = {}
     for name in names:
         *_, task, plain_step = stepper(plain, last)
         *_, other_task, step = stepper(preset(scenario, name, net=net), last)
         with task.train.opened(load=True), other_task.train.opened(load=True):
-            pairs = [one_after_other(plain_step, step) for _ in range(2 * ROUNDS * STEPS)]
-            found[name] = median(seconds / plain_seconds for plain_seconds, seconds in pairs)
-    found["fisher"] = fisher_cost(plain)
-    return {"scenario": scenario, "methods": found}
+            pairs = [time_pair(plain_step, step) for _ in range(2 * ROUNDS * STEPS)]
+            costs[name] = median(seconds / plain_seconds for plain_seconds, seconds in pairs)
+    costs["fisher"] = measure_fisher(plain)
+    return {"scenario": scenario, "methods": costs}
 
 
-def fisher_cost(spec: Spec) -> float:
-    """The Fisher of one task, in epochs of training on it."""
+def measure_fisher(spec: Spec) -> float:
+    """The time of one task's Fisher information, in epochs of training on that task."""
     learner, _, task, step = stepper(spec)
     with task.train.opened(load=True):
         epoch, importance = [], []
@@ -176,14 +181,14 @@ def fisher_cost(spec: Spec) -> float:
     return min(importance) / min(epoch)
 
 
-def in_turns(first: Callable[[], None], second: Callable[[], None]) -> tuple[float, float]:
-    """Mean seconds of each, one call of one after one of the other: both see the caches that the other left."""
-    one, two = zip(*(one_after_other(first, second) for _ in range(STEPS)), strict=True)
+def time_in_turns(first: Callable[[], None], second: Callable[[], None]) -> tuple[float, float]:
+    """Mean seconds per call of two functions that are called alternately, so that both find the same caches."""
+    one, two = zip(*(time_pair(first, second) for _ in range(STEPS)), strict=True)
     return fmean(one), fmean(two)
 
 
-def one_after_other(first: Callable[[], None], second: Callable[[], None]) -> tuple[float, float]:
-    """Seconds of one call each."""
+def time_pair(first: Callable[[], None], second: Callable[[], None]) -> tuple[float, float]:
+    """Seconds of one call of each function."""
     start = time.perf_counter()
     first()
     middle = time.perf_counter()
@@ -191,10 +196,13 @@ def one_after_other(first: Callable[[], None], second: Callable[[], None]) -> tu
     return middle - start, time.perf_counter() - middle
 
 
-def unavoidable(learner: Learner, batch: int) -> Callable[[], None]:
-    """Forward, weight-gradient and input-gradient products of an MLP, none into the image, outputs pre-allocated."""
+def make_products(learner: Learner, batch: int) -> Callable[[], None]:
+    """A function that computes the products of one step: forward, weight gradients and input gradients.
+
+    There is no gradient with respect to the image, and results are allocated beforehand.
+    """
     if isinstance(learner.net, CNNNet):
-        return unavoidable_convolutions(learner.net, batch)
+        return make_cnn_products(learner.net, batch)
     assert isinstance(learner.net, MLPNet)
     weights = [layer.weight.detach() for layer in learner.net.layers]
     inputs = [torch.randn(batch, w.shape[1]) for w in weights]
@@ -215,8 +223,8 @@ def unavoidable(learner: Learner, batch: int) -> Callable[[], None]:
     return products
 
 
-def unavoidable_convolutions(net: CNNNet, batch: int) -> Callable[[], None]:
-    """The same of a CNN, its convolutions by the kernels that a step calls."""
+def make_cnn_products(net: CNNNet, batch: int) -> Callable[[], None]:
+    """`make_products` for a CNN; its convolutions use the kernels that a step calls."""
     layers = [*net.convolutions, net.dense, net.outputs]
     inputs: list[Tensor] = []
     outputs: list[Tensor] = []
@@ -249,15 +257,15 @@ def unavoidable_convolutions(net: CNNNet, batch: int) -> Callable[[], None]:
     return products
 
 
-def against_dataloader(spec: Spec) -> dict[str, Any]:
-    """How many times longer the plain DataLoader loop takes for a pass over the first task; None where it does not fit.
+def compare_to_dataloader(spec: Spec) -> dict[str, Any]:
+    """How many times longer a plain DataLoader loop takes for an epoch of the first task; None if it does not apply.
 
-    A pass of one and a pass of the other in turns, best of three each.
+    Epochs of both alternate; best of three each.
     """
     images = spec.scenario.images[0]
     fits = images.shape == (1, 28, 28) and images.name in CATALOG and isinstance(spec.net, MLP)
     fits = fits and spec.scenario.pad == 2
-    plain = yardstick("dataloader") if fits else None  # which is written for such images
+    plain = load_yardstick("dataloader") if fits else None  # it is written for such images
     if plain is None or plain.__file__ is None:
         return {"dataloader_ms": None, "dataloader_ratio": None}
     *_, task, step = stepper(spec)
@@ -284,8 +292,8 @@ def against_dataloader(spec: Spec) -> dict[str, Any]:
     return {"dataloader_ms": 1000 / steps * min(theirs), "dataloader_ratio": min(theirs) / min(ours)}
 
 
-def yardstick(name: str) -> ModuleType | None:
-    """A module of `benchmarks/`: beside the package in a checkout, inside it in a wheel."""
+def load_yardstick(name: str) -> ModuleType | None:
+    """Load a module of `benchmarks/`, which is next to the package in a checkout and inside it in a wheel."""
     package = Path(__file__).parents[1]
     for folder in (package / "benchmarks", package.parent / "benchmarks"):
         path = folder / f"{name}.py"
@@ -299,15 +307,18 @@ def yardstick(name: str) -> ModuleType | None:
     return None
 
 
-def peak_of(scenario: str, method: str, net: str) -> float:
-    """Megabytes that a run holds at most, in a process of its own."""
-    code = f"from engram.bench.measure import peak; print(peak({scenario!r}, {method!r}, {net!r}))"
+def measure_peak_apart(scenario: str, method: str, net: str) -> float:
+    """Peak memory of a run in megabytes, measured in a new process."""
+    code = f"from engram.bench.measure import measure_peak; print(measure_peak({scenario!r}, {method!r}, {net!r}))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     return float(done.stdout)
 
 
-def peak(scenario: str, method: str, net: str) -> float:
-    """The same in this process: a short run, since all images are loaded at once, and of ten tasks at most."""
+def measure_peak(scenario: str, method: str, net: str) -> float:
+    """Peak memory in this process, in megabytes.
+
+    A short run of at most ten tasks is enough, because all images are loaded at once.
+    """
     spec = preset(scenario, method, net=net)
     settle(spec.threads)
     tasks = spec.scenario.tasks(spec.seed)

@@ -97,9 +97,9 @@ def dispatch(argv: list[str]) -> int:
         return refuse(f"command {argv[0]!r} is unknown; {hint}choose from {', '.join(COMMANDS)}")
     many = argv[0] in ("reproduce", "search") or any(word.partition("=")[0] == "--seeds" for word in argv)
     if many and not {"-h", "--help", "--dry-run"} & set(argv):  # there will be workers: they import torch as we do
-        from engram.engines.forks import get_ready
+        from engram.engines.forks import start_fork_server
 
-        get_ready()
+        start_fork_server()
     module = importlib.import_module(f"engram.cli.{COMMANDS[argv[0]][0]}")
     command: Callable[[list[str]], int] = getattr(module, argv[0])
     try:

@@ -52,9 +52,9 @@ def bench(arguments: list[str]) -> int:
     try:
         scenario = with_letters(options.scenario, options.letters) if options.letters else options.scenario
         if options.methods is not None:
-            found = measure.methods_cost(scenario, options.methods or PENALTIES, options.net)
+            found = measure.measure_methods(scenario, options.methods or PENALTIES, options.net)
         else:
-            found = measure.bench(scenario, options.method, options.net)
+            found = measure.measure_all(scenario, options.method, options.net)
     except ValueError as error:
         raise WrongCallError(str(error)) from error
     if options.json:

@@ -27,8 +27,7 @@ from engram.runs.records import Record
 from engram.runs.spec import Spec
 from engram.runs.store import RECORDS, Store
 from engram.search.ledger import Tuned, tuned
-from engram.search.trials import HELD_OUT, TRIAL_SEED, SelectOn, axes, check_folder
-from engram.search.trials import search as run_search
+from engram.search.trials import HELD_OUT, TRIAL_SEED, SelectOn, axes, check_folder, run_search
 from engram.studies.hsu2018.cells import Protocol
 from engram.studies.hsu2018.presets import label, preset
 

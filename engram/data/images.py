@@ -116,11 +116,11 @@ class SealedImages(Images):
         self._set(fingerprint=whole.fingerprint, whole=whole)
 
     @property
-    def x_test(self) -> NoReturn:  # type: ignore[override]
+    def x_test(self) -> NoReturn:
         self._refuse()
 
     @property
-    def y_test(self) -> NoReturn:  # type: ignore[override]
+    def y_test(self) -> NoReturn:
         self._refuse()
 
     def _refuse(self) -> NoReturn:

@@ -1,1 +1,1 @@
-"""Where runs are computed: processes of this machine, or a Ray cluster."""
+"""Engines compute runs: in processes of this machine, or on a Ray cluster."""

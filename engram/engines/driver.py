@@ -1,4 +1,4 @@
-"""Engines: many runs, computed here or elsewhere, and one driver that records them."""
+"""The driver: it gives runs to an engine and records the results."""
 
 from __future__ import annotations
 
@@ -11,26 +11,27 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol
 
+from engram.core.messages import Say, tell
 from engram.learning.train import Checkpoint, Progress
 from engram.runs.checkpoints import Checkpoints
 from engram.runs.records import Record
 from engram.runs.run import compute, failed
 from engram.runs.spec import Spec
-from engram.runs.store import RECORDS, Claim, Say, Store, tell
+from engram.runs.store import RECORDS, Claim, Store
 
 
 class EngineError(RuntimeError):
-    """Nothing can be run there. What is recorded is kept."""
+    """The engine cannot run anything. Existing records are kept."""
 
 
 @dataclass(frozen=True, eq=False)
 class Job:
-    """A run, the preset that it is, and its part in a search."""
+    """A run to compute, with its preset and its role in a search."""
 
     spec: Spec
     preset: str | None = None
     search: dict[str, Any] | None = None
-    """What the record says of it; see `Record.search`."""
+    """Written to the record; see `Record.search`."""
 
     @cached_property
     def key(self) -> str:
@@ -42,7 +43,7 @@ class Job:
 
 @dataclass(frozen=True)
 class At:
-    """Where a run is, and how far; without progress where it has just started."""
+    """Where a run is computed and its progress; None if it has just started."""
 
     job: Job
     where: str
@@ -51,45 +52,45 @@ class At:
 
 @dataclass(frozen=True)
 class Ended:
-    """A run has its record, or whatever computed it died."""
+    """A run has ended with a record, or without one because its process died."""
 
     job: Job
     record: Record | None
     why: str = ""
     retries: int = 1
-    """How often a run is tried again that ended like this."""
+    """How often a run that ended like this is tried again."""
 
 
 Report = Callable[[At | Ended], None]
 
 
 class Engine(Protocol):
-    """Computes runs and hands their records over; the driver alone writes those. One engine may serve many sweeps."""
+    """Computes runs and returns their records; only the driver writes them. Several sweeps may share an engine."""
 
     def open(self, runs: int, say: Say) -> int:
-        """Gets ready for so many runs, and tells how many it takes at a time."""
+        """Prepare for this many runs, and return how many can run at a time."""
 
     def submit(self, job: Job, checkpoints: Checkpoints) -> None:
-        """Takes a run, which goes on from its latest checkpoint."""
+        """Accept a run; it resumes from its latest checkpoint."""
 
     def wait(self, report: Report) -> None:
-        """Returns when something has happened, and has reported it."""
+        """Wait until something happens, and report it."""
 
     def drop(self) -> None:
-        """Ends at once whatever is still running."""
+        """Stop all running runs at once."""
 
     def close(self) -> None:
-        """Ends everything."""
+        """Stop everything and free all resources."""
 
 
-def attempt(
+def compute_safely(
     spec: Spec,
     save: Callable[[Checkpoint], None],
     resume: Checkpoint | None,
     watch: Callable[[Progress], None],
     say: Say,
 ) -> Record:
-    """The record of a run; what goes wrong inside the run becomes one with status `failed`."""
+    """Compute a run and return its record; an error inside the run gives a record with status `failed`."""
     try:
         return compute(spec, save=save, resume=resume, watch=watch, say=say)
     except (Exception, SystemExit):
@@ -105,16 +106,16 @@ def run_jobs(
     watch: Callable[[At], None] = lambda _: None,
     say: Say = tell,
 ) -> Iterator[tuple[Job, Record]]:
-    """Runs the jobs and gives each with its record as it ends; what is recorded already comes first.
+    """Run the jobs and yield each with its record when it ends; jobs that already have a record come first.
 
-    A run whose worker died is tried once more, from its latest checkpoint. Several drivers may share the folder `out`:
-    each run is computed by one of them.
+    If the process of a run dies, the run is tried once more, from its latest checkpoint. Several drivers may share the
+    folder `out`: each run is computed by one of them.
     """
     store = Store(out, say)
     known, waiting = store.finished(), deque[Job]()
     for job in jobs:
         if record := known.get(job.key):
-            if job.preset and not record.preset:  # made from Python, which knows nothing of published settings
+            if job.preset and not record.preset:  # run from Python, where published settings are not known
                 record = replace(record, preset=job.preset)
                 store.add(record, file)
             yield job, record
@@ -133,7 +134,7 @@ def run_jobs(
 
 
 class Driver:
-    """Feeds an engine and writes down what comes back: the one writer of a sweep."""
+    """Gives runs to an engine and writes their records: the only writer of a sweep."""
 
     def __init__(self, store: Store, engine: Engine, file: str, watch: Callable[[At], None], say: Say) -> None:
         self.store, self.engine, self.file, self.watch, self.say = store, engine, file, watch, say
@@ -147,7 +148,7 @@ class Driver:
             while waiting or self.running:
                 yield from self.fill(waiting, slots)
                 if self.running:
-                    self.engine.wait(self.hear)
+                    self.engine.wait(self.handle)
                 elif waiting:
                     self.wait_for_others(waiting[0])
                 while self.ended:
@@ -157,7 +158,7 @@ class Driver:
                 claim.release()
 
     def fill(self, waiting: deque[Job], slots: int) -> Iterator[tuple[Job, Record]]:
-        """Gives the engine what it has room for; what another process runs now is put off."""
+        """Submit as many runs as the engine has room for; runs that another process computes are postponed."""
         for _ in range(len(waiting)):
             if len(self.running) >= slots:
                 return
@@ -175,20 +176,20 @@ class Driver:
     def submit(self, job: Job) -> None:
         self.engine.submit(job, Checkpoints(self.store.checkpoints(job.key), self.say))
 
-    def hear(self, event: At | Ended) -> None:
+    def handle(self, event: At | Ended) -> None:
         if isinstance(event, At):
             self.watch(event)
         else:
             self.ended.append(event)
 
     def wait_for_others(self, job: Job) -> None:
-        self.say(f"{job}: another process runs it; waiting for its record")
+        self.say(f"{job}: another process is running it; waiting for its record")
         claim = self.store.claim(job.key, wait=True)
         assert claim is not None
         claim.release()
 
     def conclude(self, end: Ended) -> Iterator[tuple[Job, Record]]:
-        """Writes a record down, or tries once more where there is none."""
+        """Write the record of a run that ended; if there is none, try the run again."""
         job = end.job
         if end.record is None and self.deaths[job] < end.retries:
             self.deaths[job] += 1
@@ -197,15 +198,15 @@ class Driver:
             return
         record = end.record or failed(job.spec, end.why)
         if record.key != job.key:
-            record = failed(job.spec, "another version of engram, or of the method, was run")
+            record = failed(job.spec, "the worker ran another version of engram or of the method")
         record.preset, record.search = job.preset, job.search or {}
         self.store.add(record, self.file)
         self.running.pop(job).release()
         yield job, record
 
 
-def sparing(tell: Callable[[Progress], None], seconds: float) -> Callable[[Progress], None]:
-    """Passes on the end of every task, and of the rest no more than one report in so many seconds."""
+def throttle_progress(report: Callable[[Progress], None], seconds: float) -> Callable[[Progress], None]:
+    """Report the end of each task, and otherwise at most once per `seconds`."""
     last = 0.0
 
     def watch(progress: Progress) -> None:
@@ -213,6 +214,6 @@ def sparing(tell: Callable[[Progress], None], seconds: float) -> Callable[[Progr
         now = time.monotonic()
         if progress.accuracy or now - last >= seconds:
             last = now
-            tell(progress)
+            report(progress)
 
     return watch

@@ -1,4 +1,4 @@
-"""Where the workers of this machine come from."""
+"""How worker processes are started on this machine."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from multiprocessing import forkserver
 from typing import Any
 
 CONTEXT: Any = multiprocessing.get_context("forkserver" if sys.platform == "linux" else "spawn")
-"""Not plain forks of the driver, in which torch's threads may hang: forks of a process that has imported torch, and
-has run nothing. So torch is imported once, however many workers there are, and a worker is replaced in no time."""
+"""On Linux, workers are forks of a server process that has imported torch and run nothing. Forks of the driver could
+hang in torch's threads. With the server, torch is imported once for all workers, and a worker is replaced quickly."""
 
 
-def get_ready() -> None:
-    """Starts that process, if it is not there, and does not wait for it: it imports torch while the caller does."""
+def start_fork_server() -> None:
+    """Start the server process if it is not running. It imports torch in the background: this call does not wait."""
     if sys.platform == "linux":
         CONTEXT.set_forkserver_preload(["engram.engines.local"])
-        with ctrl_c_is_ours():
+        with block_ctrl_c():
             forkserver.ensure_running()
 
 
 @contextmanager
-def ctrl_c_is_ours() -> Iterator[None]:
-    """Processes that are started within do not hear it."""
+def block_ctrl_c() -> Iterator[None]:
+    """Processes that are started inside the block ignore Ctrl-C; the driver handles it."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield

@@ -1,4 +1,4 @@
-"""The processes of this machine: started once, fed with runs over pipes, replaced when they die."""
+"""The local engine: worker processes that get runs through pipes and are replaced if they die."""
 
 from __future__ import annotations
 
@@ -19,24 +19,24 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from engram.core.messages import Say
 from engram.data import Images
-from engram.engines.driver import At, Ended, EngineError, Job, Report, attempt, sparing
-from engram.engines.forks import CONTEXT, ctrl_c_is_ours, get_ready
+from engram.engines.driver import At, Ended, EngineError, Job, Report, compute_safely, throttle_progress
+from engram.engines.forks import CONTEXT, block_ctrl_c, start_fork_server
 from engram.methods import load_file, loaded_files
 from engram.runs.checkpoints import Checkpoints
 from engram.runs.run import failed
 from engram.runs.spec import from_json
-from engram.runs.store import Say
 
-EVERY = 0.5
-"""Seconds between two reports of a run's progress."""
+LOCAL_REPORT_SECONDS = 0.5
+"""Seconds between two progress reports of a run."""
 
 
 class Worker:
-    """One process, and what it is doing."""
+    """A worker process and its current run."""
 
     def __init__(self, number: int) -> None:
-        get_ready()
+        start_fork_server()
         self.name = f"worker {number}"
         self.pipe, theirs = CONTEXT.Pipe()
         self.crash, their_crash = CONTEXT.Pipe(duplex=False)
@@ -44,15 +44,15 @@ class Worker:
         self.job: Job | None = None
         self.images: set[str] = set()
         self.process = CONTEXT.Process(
-            target=serve,
+            target=serve_runs,
             args=(theirs, their_crash, dict(os.environ), Path.cwd(), loaded_files()),
             name=self.name,
             daemon=True,
         )
         main = sys.modules["__main__"]
         try:
-            sys.modules["__main__"] = ModuleType("__main__")  # or the worker would run the caller's script again
-            with ctrl_c_is_ours():
+            sys.modules["__main__"] = ModuleType("__main__")  # else the worker would run the caller's script again
+            with block_ctrl_c():
                 self.process.start()
         finally:
             sys.modules["__main__"] = main
@@ -60,21 +60,21 @@ class Worker:
         their_crash.close()
 
     def give(self, job: Job, checkpoints: Checkpoints) -> None:
-        """Hands a run over, with those of its image sets that the worker has not seen."""
+        """Send a run to the worker, with those of its datasets that the worker does not have yet."""
         self.job = job
         new = [images for images in job.spec.scenario.images if images.fingerprint not in self.images]
         self.images |= {images.fingerprint for images in new}
-        self.pipe.send(Run(job.spec.to_json(), new, checkpoints.folder.absolute()))
+        self.pipe.send(RunRequest(job.spec.to_json(), new, checkpoints.folder.absolute()))
 
-    def why(self) -> str:
-        """What ended it, in words; with the traceback that a crash of the interpreter left."""
+    def explain_death(self) -> str:
+        """Why the process ended; with a traceback if the interpreter crashed."""
         self.process.join()
         code = self.process.exitcode or 0
         if code < 0:
-            cause = f"its process was ended by {signal.Signals(-code).name}"
-            cause += " (as the system does when memory runs out)" if -code == signal.SIGKILL else ""
+            cause = f"its process was killed by {signal.Signals(-code).name}"
+            cause += " (the system does this if memory runs out)" if -code == signal.SIGKILL else ""
         else:
-            cause = f"its process ended with exit status {code}"
+            cause = f"its process exited with status {code}"
         trace = b""
         while self.crash.poll() and (piece := os.read(self.crash.fileno(), 1 << 16)):
             trace += piece
@@ -89,8 +89,8 @@ class Worker:
 
 
 @dataclass(frozen=True)
-class Run:
-    """What a worker is told of a run."""
+class RunRequest:
+    """What a worker needs to compute a run."""
 
     spec: dict[str, Any]
     images: list[Images]
@@ -98,16 +98,16 @@ class Run:
 
 
 class Local:
-    """The processes of this machine: as many as asked for, or as the cores have room for; never more than runs.
+    """Worker processes on this machine: `workers` of them, or as many as the cores allow; at most one per run.
 
-    A single run needs no process of its own, unless there is one already.
+    A single run is computed in the driver's process, unless there is a worker already.
     """
 
     def __init__(self, workers: int | None = None, threads: int = 1) -> None:
-        self.most = workers or max(1, cores() // threads)
+        self.most = workers or max(1, count_cores() // threads)
         self.workers: list[Worker] = []
         self.started = 0
-        self.taken: deque[tuple[Job, Checkpoints]] = deque()
+        self.submitted: deque[tuple[Job, Checkpoints]] = deque()
 
     def open(self, runs: int, say: Say) -> int:
         self.slots, self.say = min(runs, self.most), say
@@ -115,37 +115,37 @@ class Local:
         return self.slots
 
     def submit(self, job: Job, checkpoints: Checkpoints) -> None:
-        self.taken.append((job, checkpoints))
+        self.submitted.append((job, checkpoints))
         if not self.alone:
             self.feed()
 
     def feed(self) -> None:
-        """Gives the idle workers what there is to run, and starts as many as there is need and room for."""
+        """Give runs to idle workers, and start new workers if there are runs left and slots free."""
         for worker in self.workers:
-            if self.taken and worker.ready and worker.job is None:
-                with suppress(OSError):  # it has died: `wait` will see that
-                    worker.give(*self.taken.popleft())
+            if self.submitted and worker.ready and worker.job is None:
+                with suppress(OSError):  # it has died: `wait` handles that
+                    worker.give(*self.submitted.popleft())
         starting = sum(not worker.ready for worker in self.workers)
-        for _ in range(min(len(self.taken) - starting, self.slots - len(self.workers))):
+        for _ in range(min(len(self.submitted) - starting, self.slots - len(self.workers))):
             self.started += 1
             self.workers.append(Worker(self.started))
 
     def wait(self, report: Report) -> None:
         if self.alone:
-            job, checkpoints = self.taken.popleft()
+            job, checkpoints = self.submitted.popleft()
             report(At(job, "here"))
             watch = lambda progress: report(At(job, "here", progress))  # noqa: E731
-            report(Ended(job, attempt(job.spec, checkpoints.save, checkpoints.latest(), watch, self.say)))
+            report(Ended(job, compute_safely(job.spec, checkpoints.save, checkpoints.latest(), watch, self.say)))
             return
         ready = connection.wait([worker.pipe for worker in self.workers])
         for worker in [worker for worker in self.workers if worker.pipe in ready]:
             try:
-                self.hear(worker, worker.pipe.recv(), report)
+                self.handle(worker, worker.pipe.recv(), report)
             except (EOFError, OSError):
-                self.bury(worker, report)
+                self.remove_dead(worker, report)
         self.feed()
 
-    def hear(self, worker: Worker, message: Any, report: Report) -> None:
+    def handle(self, worker: Worker, message: Any, report: Report) -> None:
         kind, value = message
         if kind == "ready":
             worker.ready = True
@@ -159,18 +159,18 @@ class Local:
             job, worker.job = worker.job, None
             report(Ended(job, value if kind == "record" else failed(job.spec, value)))
 
-    def bury(self, worker: Worker, report: Report) -> None:
-        """Takes a dead worker out; its run is reported as dead."""
+    def remove_dead(self, worker: Worker, report: Report) -> None:
+        """Remove a dead worker, and report its run as ended without a record."""
         self.workers.remove(worker)
-        why = worker.why()
+        why = worker.explain_death()
         worker.close()
         if worker.job is not None:
             report(Ended(worker.job, None, why))
         elif not worker.ready:
-            raise EngineError(f"workers cannot be started: {why}")
+            raise EngineError(f"worker processes cannot be started: {why}")
 
     def drop(self) -> None:
-        self.taken.clear()
+        self.submitted.clear()
         for worker in [worker for worker in self.workers if worker.job or not worker.ready]:
             worker.close()
             self.workers.remove(worker)
@@ -181,50 +181,50 @@ class Local:
         self.workers.clear()
 
 
-def cores() -> int:
-    """Those that this process may use, which in a container or an allocation are not all."""
+def count_cores() -> int:
+    """Number of cores that this process may use; in a container or a batch job, not all of the machine's."""
     return len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
 
 
-def serve(
+def serve_runs(
     pipe: Connection,
     crash: Connection,
     environment: dict[str, str],
     folder: Path,
     method_files: Sequence[tuple[str, str]],
 ) -> None:
-    """A worker: takes runs, and sends back what comes of them, until the driver is gone."""
+    """The main function of a worker: compute runs and send their records back, until the driver is gone."""
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    os.environ.clear()  # of the process that it is a fork of, which may be older than the driver's last words
+    os.environ.clear()  # the server process may be older than the driver's latest changes
     os.environ.update(environment)
     os.chdir(folder)
-    os.dup2(2, 1)  # standard output is the driver's alone
+    os.dup2(2, 1)  # only the driver writes to standard output
     faulthandler.enable(crash.fileno(), all_threads=False)
-    threading.Thread(target=outlive_nobody, daemon=True).start()
+    threading.Thread(target=exit_with_driver, daemon=True).start()
     for path, text in method_files:
         load_file(Path(path), text)
     known: dict[str, Images] = {}
     try:
         pipe.send(("ready", None))
         while True:
-            run: Run = pipe.recv()
+            request: RunRequest = pipe.recv()
             pipe.send(("at", None))
-            known |= {images.fingerprint: images for images in run.images}
+            known |= {images.fingerprint: images for images in request.images}
             say = lambda text: pipe.send(("say", text))  # noqa: E731
-            checkpoints = Checkpoints(run.checkpoints, say)
-            watch = sparing(lambda progress: pipe.send(("at", progress)), EVERY)
+            checkpoints = Checkpoints(request.checkpoints, say)
+            watch = throttle_progress(lambda progress: pipe.send(("at", progress)), LOCAL_REPORT_SECONDS)
             try:
-                spec = from_json(run.spec, known)
+                spec = from_json(request.spec, known)
             except Exception:
                 pipe.send(("broken", traceback.format_exc()))
             else:
-                pipe.send(("record", attempt(spec, checkpoints.save, checkpoints.latest(), watch, say)))
+                pipe.send(("record", compute_safely(spec, checkpoints.save, checkpoints.latest(), watch, say)))
     except (EOFError, ConnectionError):  # the driver is gone
         os._exit(1)
 
 
-def outlive_nobody() -> None:
-    """Ends this process with its driver, however that ended: an orphan would write checkpoints that are another's."""
+def exit_with_driver() -> None:
+    """Exit when the driver ends, for whatever reason: an orphan would overwrite the checkpoints of another process."""
     driver = multiprocessing.parent_process()
     assert driver is not None
     connection.wait([driver.sentinel])

@@ -1,4 +1,4 @@
-"""The Ray engine: the same runs on a cluster. Nodes need engram and nothing else; all they make comes to the driver."""
+"""The Ray engine: runs on a cluster. Nodes only need engram installed; all results are sent to the driver."""
 
 from __future__ import annotations
 
@@ -14,27 +14,27 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from engram.core.messages import Say
 from engram.data import Images
-from engram.engines.driver import At, Ended, EngineError, Job, Report, attempt, sparing
+from engram.engines.driver import At, Ended, EngineError, Job, Report, compute_safely, throttle_progress
 from engram.learning.train import Checkpoint
 from engram.methods import load_file, loaded_files
 from engram.runs.checkpoints import Checkpoints, file_name, packed, unpacked
 from engram.runs.run import failed
 from engram.runs.spec import from_json
-from engram.runs.store import Say
 
-EVERY = 2.0
-"""Seconds between two reports of a run's progress."""
+RAY_REPORT_SECONDS = 2.0
+"""Seconds between two progress reports of a run."""
 CHECKPOINT_EVERY = 30.0
-"""Seconds between two checkpoints of a run: they travel to the driver."""
+"""Seconds between two checkpoints of a run, because they are sent to the driver."""
 LOST_NODES = 5
-"""Times that a run starts again because its node is gone, which is hardly its own fault."""
+"""How often a run is tried again if its node is lost, which is rarely the run's fault."""
 
 Message = tuple[str, Any]
 
 
 class OnRay:
-    """A Ray cluster: the one at an address, or the one that runs here, or one that is started on this machine."""
+    """A Ray cluster: at the given address, or already running here, or started on this machine."""
 
     def __init__(
         self,
@@ -43,7 +43,7 @@ class OnRay:
         gpu_share: float = 0.25,
         checkpoint_every: float = CHECKPOINT_EVERY,
     ) -> None:
-        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nothing is sent to anybody
+        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # send no usage data
         os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
         try:
             import ray
@@ -53,16 +53,16 @@ class OnRay:
             ) from error
         if address and address.startswith("ray://"):
             raise ValueError(
-                f"address {address}: Ray's client cannot stream results; run engram on a node of the cluster"
+                f"address {address}: Ray's client cannot stream results; start engram on a node of the cluster"
             )
         host, _, port = (address or "").rpartition(":")
         if port.isdigit():
             try:
-                socket.create_connection((host, int(port)), timeout=10).close()  # Ray would try for minutes
+                socket.create_connection((host, int(port)), timeout=10).close()  # Ray itself would retry for minutes
             except OSError as error:
                 raise ValueError(f"no Ray cluster can be reached at {address}: {error}") from error
         if not 0 < gpu_share <= 1:
-            raise ValueError(f"gpu_share {gpu_share} is out of range; give a share from above 0 to 1")
+            raise ValueError(f"gpu_share {gpu_share} is out of range; give a share above 0 and up to 1")
         self.ray: Any = ray
         self.address, self.workers, self.gpu_share = address, workers, gpu_share
         self.checkpoint_every = checkpoint_every
@@ -72,17 +72,17 @@ class OnRay:
         self.shared: dict[str, Any] = {}
 
     def open(self, runs: int, say: Say) -> int:
-        """As many runs as asked for, else two a core, so that no core waits for the driver."""
+        """Allow `workers` runs at a time; by default two per core, so that no core waits for the driver."""
         if not self.ray.is_initialized():
             try:
                 self.ray.init(self.address, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
             except (ConnectionError, RuntimeError, ValueError) as error:
                 raise EngineError(f"Ray cannot be used ({self.address or 'on this machine'}): {error}") from error
             self.ours = True
-        self.remote = self.ray.remote(num_returns="streaming", max_retries=0)(stream)
+        self.remote = self.ray.remote(num_returns="streaming", max_retries=0)(stream_run)
         self.say = say
         slots = min(runs, self.workers or max(8, 2 * int(self.ray.cluster_resources().get("CPU", 0))))
-        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)  # a claim is an open file
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)  # each claim is an open file
         if soft < slots + 500 <= hard:
             resource.setrlimit(resource.RLIMIT_NOFILE, (slots + 500, hard))
         return slots
@@ -97,7 +97,7 @@ class OnRay:
         self.running[remote] = (job, checkpoints)
 
     def share(self, fingerprint: str, images: Images) -> Any:
-        """An image set in Ray's object store, from where each node fetches it once."""
+        """Put a dataset in Ray's object store, from which each node loads it once."""
         if fingerprint not in self.shared:
             self.shared[fingerprint] = self.ray.put(images)
         return self.shared[fingerprint]
@@ -113,10 +113,10 @@ class OnRay:
                 self.forget(remote)
                 report(Ended(job, failed(job.spec, str(error))))
             except errors.RayError as error:
-                where = self.where.get(remote, "a node")
+                where = self.where.get(remote, "unknown")
                 self.forget(remote)
                 lost = isinstance(error, errors.NodeDiedError)
-                why = f"{where} is gone" if lost else f"its process on {where} died"
+                why = f"node {where} is lost" if lost else f"its process on node {where} died"
                 report(Ended(job, None, f"{why}\n{error}", LOST_NODES if lost else 1))
             else:
                 if kind == "checkpoint":
@@ -147,14 +147,14 @@ class OnRay:
             self.ours = False
 
 
-def stream(
+def stream_run(
     spec: dict[str, Any],
     files: tuple[tuple[str, str], ...],
     resume: bytes | None,
     checkpoint_every: float,
     *images: Images,
 ) -> Iterator[Message]:
-    """One run on a node: its progress and checkpoints as they come, its record in the end."""
+    """Compute a run on a node; yields its progress and checkpoints, and finally its record."""
     here = socket.gethostname()
     messages: queue.SimpleQueue[Message] = queue.SimpleQueue()
 
@@ -165,15 +165,15 @@ def stream(
         try:
             load_methods(files)
             known = from_json(spec, {one.fingerprint: one for one in images})
-            watch = sparing(lambda progress: messages.put(("at", (here, progress))), EVERY)
-            save = now_and_then(lambda checkpoint: messages.put(("checkpoint", checkpoint)), checkpoint_every)
+            watch = throttle_progress(lambda progress: messages.put(("at", (here, progress))), RAY_REPORT_SECONDS)
+            save = throttle_checkpoints(lambda checkpoint: messages.put(("checkpoint", checkpoint)), checkpoint_every)
             checkpoint = None
             if resume:
                 try:
                     checkpoint = unpacked(resume)
-                except Exception as error:  # whatever bytes that are none end in
-                    say(f"{known}: its checkpoint is not whole ({type(error).__name__}); it starts anew")
-            messages.put(("record", attempt(known, save, checkpoint, watch, say)))
+                except Exception as error:  # torch.load raises many types on corrupt files
+                    say(f"{known}: its checkpoint is corrupt ({type(error).__name__}); starting over")
+            messages.put(("record", compute_safely(known, save, checkpoint, watch, say)))
         except BaseException:
             messages.put(("broken", traceback.format_exc()))
 
@@ -188,13 +188,13 @@ def stream(
 
 @cache
 def load_methods(files: tuple[tuple[str, str], ...]) -> None:
-    """Makes this process know the driver's own methods, whose files are on the driver's machine only."""
+    """Load the method files of the driver, which are only on the driver's machine."""
     for path, text in files:
         load_file(Path(path), text)
 
 
-def now_and_then(send: Callable[[tuple[str, bytes]], None], seconds: float) -> Callable[[Checkpoint], None]:
-    """Passes on checkpoints, packed, no more than one in so many seconds."""
+def throttle_checkpoints(send: Callable[[tuple[str, bytes]], None], seconds: float) -> Callable[[Checkpoint], None]:
+    """Send packed checkpoints, at most one per `seconds`."""
     last = time.monotonic()
 
     def save(checkpoint: Checkpoint) -> None:

@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 
 from engram.report.style import legend_beside, look, panels, styled
 from engram.runs.records import Record
-from engram.search.ledger import best, once
+from engram.search.ledger import best, deduplicate
 
 NAMES = {"lr": "learning rate", "coef": "weight of the penalty"}
 
@@ -20,7 +20,7 @@ def sensitivity(records: Sequence[Record]) -> Figure:
 
     Trials that diverged or failed are crosses at the bottom. Where choices were searched too, each has its line.
     """
-    trials = [r for r in once(records) if r.search["stage"] == "trial"]
+    trials = [r for r in deduplicate(records) if r.search["stage"] == "trial"]
     if not trials:
         raise ValueError("there are no trials of a search among the records")
     by_axis: dict[str, list[Record]] = {}

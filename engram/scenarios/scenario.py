@@ -59,22 +59,22 @@ class Scenario(ABC):
     def __post_init__(self) -> None:
         for f in fields(self):
             object.__setattr__(self, f.name, freeze(getattr(self, f.name)))
-        for images in self.images:
-            if not isinstance(images, Images):
+        for dataset in self.images:
+            if not isinstance(dataset, Images):
                 raise ScenarioError(
-                    f"images {reprlib.repr(images)} are not a dataset; give engram.images(name) or engram.Images(…)"
+                    f"images {reprlib.repr(dataset)} are not a dataset; give engram.images(name) or engram.Images(…)"
                 )
         if not is_number(self.held_out) or not 0 <= self.held_out < 1:
             raise ScenarioError(f"held_out {self.held_out!r} is out of range; give a share from 0 to below 1")
         # if training images replace the test images, nothing that runs can read the real ones
-        images = tuple(images.seal() if self.held_out else images.unseal() for images in self.images)
+        images = tuple(dataset.seal() if self.held_out else dataset.unseal() for dataset in self.images)
         object.__setattr__(self, "images", images)
         if self.kind not in KINDS:
             raise ScenarioError(unknown("kind", self.kind, KINDS))
         if not isinstance(self.pad, int) or not 0 <= self.pad <= 64:
             raise ScenarioError(f"pad {self.pad} is out of range; give 0 to 64 pixels")
         if self.normalize is not None and self.normalize != "train":
-            check_normalize(self.normalize, [images.shape[0] for images in self.images])
+            check_normalize(self.normalize, [dataset.shape[0] for dataset in self.images])
 
     def holdout(self, fraction: float) -> Self:
         """The same scenario with a share of the training images in place of the test images, for tuning."""

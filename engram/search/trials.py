@@ -1,8 +1,8 @@
 """Search at equal budgets: every method gets the same number of trials, on data held out of the training set.
 
-A method is searched over the fields that declare where (`Log`, `Each`); one that declares no range is searched over the
-learning rate. Trials form a grid. They run with a seed that no reported run has; the best is then run on all training
-data with the reported seeds.
+A method is searched over the fields that declare a range or choices (`Log`, `Each`); if it declares no range, over the
+learning rate. Trials form a grid. Their seed is used by no reported run; the values of the best trial are then run on
+all training data with the reported seeds.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from engram.runs.spec import Spec
 from engram.search.ledger import best
 
 HELD_OUT = 0.1
-"""Share of the training images that trials are scored on."""
+"""Share of the training images that is held out to score trials."""
 TRIAL_SEED = 1000
 """Seed of all trials; reported seeds stay below it."""
 
@@ -31,20 +31,20 @@ Runner = Callable[[list[Job]], Iterable[tuple[Job, Record]]]
 
 
 @dataclass(frozen=True)
-class Axis:
-    """One field that is searched."""
+class SearchAxis:
+    """A field that is searched."""
 
     name: str
-    """`coef`; `si.coef` where several methods are combined."""
+    """`coef`, or `si.coef` if several methods are combined."""
     member: int | None
-    """The member of the method whose field it is; None: the training's."""
+    """The index of the combined method that has the field; None: it is a field of the training."""
     field: str
     where: Log | tuple[Any, ...]
     """A range, or the choices."""
     whole: bool = False
 
     def levels(self, count: int) -> list[Any]:
-        """So many values: log-spaced with both ends, the middle where it is one; or the first choices."""
+        """`count` values: log-spaced from end to end, or the middle if it is one; of choices, the first ones."""
         if not isinstance(self.where, Log):
             return list(self.where[:count])
         low, high = self.where
@@ -53,48 +53,48 @@ class Axis:
         if self.whole:
             values = [round(value) for value in values]
         if len(set(values)) < count:
-            raise ValueError(f"{self.name} has no {count} values from {low:g} to {high:g}; give fewer trials")
+            raise ValueError(f"{self.name} has fewer than {count} values from {low:g} to {high:g}; give fewer trials")
         return values
 
 
-def axes(spec: Spec) -> list[Axis]:
-    """What is searched of a spec: choices first, then ranges; the learning rate where the method declares no range."""
+def axes(spec: Spec) -> list[SearchAxis]:
+    """The fields of a spec that are searched: choices first, then ranges; the learning rate if there is no range."""
     members = spec.method.members()
-    found = [
+    searched = [
         axis
         for i, member in enumerate(members)
-        for axis in declared(member, i, f"{name_of(member)}." if len(members) > 1 else "")
+        for axis in declared_axes(member, i, f"{name_of(member)}." if len(members) > 1 else "")
     ]
-    choices = [axis for axis in found if not isinstance(axis.where, Log)]
-    ranges = [axis for axis in found if isinstance(axis.where, Log)]
-    rate = [axis for axis in declared(spec.training, None, "") if axis.field == "lr"]
+    choices = [axis for axis in searched if not isinstance(axis.where, Log)]
+    ranges = [axis for axis in searched if isinstance(axis.where, Log)]
+    rate = [axis for axis in declared_axes(spec.training, None, "") if axis.field == "lr"]
     return choices + (ranges or rate)
 
 
-def declared(instance: Any, member: int | None, prefix: str) -> list[Axis]:
-    """The fields of a dataclass whose annotations say where they are searched."""
+def declared_axes(instance: Any, member: int | None, prefix: str) -> list[SearchAxis]:
+    """The fields of a dataclass whose annotations declare a range or choices."""
     hints = get_type_hints(type(instance), include_extras=True)
-    found = []
+    searched = []
     for f in fields(instance):
         if get_origin(hints[f.name]) is not Annotated:
             continue
         kind, *notes = get_args(hints[f.name])
         for note in notes:
             if isinstance(note, Each):
-                found.append(Axis(prefix + f.name, member, f.name, get_args(kind)))
+                searched.append(SearchAxis(prefix + f.name, member, f.name, get_args(kind)))
             elif isinstance(note, Log):
-                found.append(Axis(prefix + f.name, member, f.name, note, kind is int))
-    return found
+                searched.append(SearchAxis(prefix + f.name, member, f.name, note, kind is int))
+    return searched
 
 
-def grid(over: Sequence[Axis], trials: int) -> list[dict[str, Any]]:
-    """Exactly so many different points.
+def grid(over: Sequence[SearchAxis], trials: int) -> list[dict[str, Any]]:
+    """Exactly `trials` different points.
 
-    The levels of the first axis share the trials as evenly as can be, and each lays out its share over the other axes;
-    so the count holds also where it is no product.
+    The trials are divided as evenly as possible among the values of the first axis; each value combines its share with
+    the other axes. So the number of points is right even if it is not a product.
     """
     first, *rest = over
-    alone = not rest or not isinstance(first.where, Log)  # all choices are tried; ranges share the trials
+    alone = not rest or not isinstance(first.where, Log)  # all choices are tried; ranges divide the trials
     levels = first.levels(trials if alone else round(trials ** (1 / len(over))))
     each, over_all = divmod(trials, len(levels))
     points = []
@@ -104,8 +104,8 @@ def grid(over: Sequence[Axis], trials: int) -> list[dict[str, Any]]:
     return points
 
 
-def at(spec: Spec, over: Sequence[Axis], point: dict[str, Any]) -> Spec:
-    """The spec at a point of the grid."""
+def apply_point(spec: Spec, over: Sequence[SearchAxis], point: dict[str, Any]) -> Spec:
+    """The spec with the values of a point of the grid."""
     members = list(spec.method.members())
     training = spec.training
     for axis in over:
@@ -124,7 +124,7 @@ def trial_jobs(base: Spec, trials: int, select_on: SelectOn) -> list[Job]:
     scenario = base.scenario.holdout(HELD_OUT) if select_on == "holdout" else base.scenario
     return [
         Job(
-            replace(at(base, over, point), scenario=scenario, seed=TRIAL_SEED),
+            replace(apply_point(base, over, point), scenario=scenario, seed=TRIAL_SEED),
             search={"stage": "trial", "selected_on": select_on, "point": point},
         )
         for point in points
@@ -132,17 +132,17 @@ def trial_jobs(base: Spec, trials: int, select_on: SelectOn) -> list[Job]:
 
 
 def final_jobs(base: Spec, tried: Sequence[Record], seeds: Sequence[int], select_on: SelectOn) -> list[Job]:
-    """The best trial's values on all training data; nothing where no trial came to its end."""
+    """The runs of the best trial's values on all training data; none if no trial finished."""
     winner = best(tried)
     if winner is None:
         return []
     point = winner.search["point"]
-    spec = at(base, axes(base), point)
+    spec = apply_point(base, axes(base), point)
     note = {"stage": "final", "selected_on": select_on, "point": point, "trials": len(tried)}
     return [Job(replace(spec, seed=seed), search=note) for seed in seeds]
 
 
-def search(
+def run_search(
     bases: Sequence[Spec],
     run: Runner,
     *,
@@ -150,13 +150,13 @@ def search(
     seeds: Sequence[int] = range(10),
     select_on: SelectOn = "holdout",
 ) -> Iterator[tuple[Job, Record]]:
-    """Runs all trials of all methods, then the winners, and gives each run with its record as it ends.
+    """Run all trials of all methods, then the winners, and yield each run with its record when it ends.
 
-    The specs are the methods to compare, each with the values that are not searched; `run` is `run_jobs` with a folder,
-    in which what is recorded is not run again.
+    `bases` are the specs of the methods to compare, with the values that are not searched. `run` is `run_jobs` with a
+    folder; runs that have a record there are not repeated.
     """
     if any(seed >= TRIAL_SEED for seed in seeds):
-        raise ValueError(f"seeds {max(seeds) + 1}: reported seeds stay below {TRIAL_SEED}, that of the trials")
+        raise ValueError(f"seeds {max(seeds) + 1}: reported seeds must be below {TRIAL_SEED}, the seed of the trials")
     jobs = [trial_jobs(base, trials, select_on) for base in bases]
     tried: dict[str, Record] = {}
     for job, record in run([job for one in jobs for job in one]):
@@ -167,11 +167,12 @@ def search(
         for base, one in zip(bases, jobs, strict=True)
         for final in final_jobs(base, [tried[job.spec.key] for job in one], seeds, select_on)
     ]
-    yield from run(sorted(finals, key=lambda job: job.spec.seed))  # a stopped search has as many of each method
+    # by seed, so that an interrupted search has equally many runs of each method
+    yield from run(sorted(finals, key=lambda job: job.spec.seed))
 
 
 def check_folder(out: Path, bases: Sequence[Spec], trials: int, select_on: SelectOn) -> None:
-    """Refuses a folder with other runs of these methods: its ledger would not be that of this search."""
+    """Raise if a folder has other runs of these methods, because its ledger would mix them with this search."""
     names = {(base.scenario_name, base.method_name) for base in bases}
     keys = {job.spec.key for base in bases for job in trial_jobs(base, trials, select_on)}
     for file in sorted(out.glob("*.jsonl")):
@@ -179,16 +180,16 @@ def check_folder(out: Path, bases: Sequence[Spec], trials: int, select_on: Selec
             if (record.scenario, record.method) not in names:
                 if record.key in keys:
                     raise ValueError(
-                        f"{file} has this search of {record.method} under another name of the same images, "
-                        f"{record.scenario}; go on under that name, or give another folder"
+                        f"{file} has this search of {record.method} under another name of the same dataset, "
+                        f"{record.scenario}; use that name, or give another folder"
                     )
                 continue
             stage, selected_on = record.search.get("stage"), record.search.get("selected_on")
             if selected_on != select_on or (stage == "trial" and record.key not in keys):
-                what = f"runs selected on {selected_on}" if selected_on else "runs of no search"
+                what = f"runs selected on {selected_on}" if selected_on else "runs that belong to no search"
                 if selected_on == select_on:
                     what = f"a trial of another grid or of other code ({record.search['point']})"
                 raise ValueError(
                     f"{file} has {what} of {record.method}; give another folder, so that its ledger "
-                    "counts this search alone"
+                    "has only this search"
                 )

@@ -1,24 +1,24 @@
-"""Trackers: runs handed on to TensorBoard, MLflow or Weights & Biases. They write files and send nothing."""
+"""Trackers: log runs to TensorBoard, MLflow or Weights & Biases. They only write local files."""
 
 from __future__ import annotations
 
 import importlib.util
 import os
 import statistics
-import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, Literal
 
+from engram.core.messages import Say, tell
 from engram.engines.driver import At
 from engram.learning.train import Progress
 from engram.runs.records import Record
 from engram.runs.spec import Spec
 
-Axis = Literal["step", "task"]
-"""What a value stands at: gradient steps, or tasks learned."""
-Name = Literal["tensorboard", "mlflow", "wandb"]
+LogAxis = Literal["step", "task"]
+"""What values are plotted against: gradient steps, or tasks learned."""
+TrackerName = Literal["tensorboard", "mlflow", "wandb"]
 PROJECT = "engram"
 
 
@@ -29,10 +29,10 @@ class Tracker(ABC):
 
     @abstractmethod
     def __init__(self, folder: Path, key: str, name: str, values: dict[str, Any]) -> None:
-        """Opens the run `key`, shown by `name`, whose spec is `values`."""
+        """Open the run `key`, shown as `name`, with the spec `values`."""
 
     @abstractmethod
-    def log(self, numbers: dict[str, float], axis: Axis, at: int) -> None: ...
+    def log(self, numbers: dict[str, float], axis: LogAxis, at: int) -> None: ...
 
     @abstractmethod
     def close(self, summary: dict[str, float], status: str) -> None: ...
@@ -40,11 +40,11 @@ class Tracker(ABC):
     @staticmethod
     @abstractmethod
     def has(folder: Path, key: str) -> bool:
-        """Whether the run is there already."""
+        """Whether the run has been logged before."""
 
 
 class TensorBoard(Tracker):
-    """A folder for each run: `tensorboard --logdir DIR/tensorboard`."""
+    """One folder per run; show them with `tensorboard --logdir DIR/tensorboard`."""
 
     package = "tensorboard"
 
@@ -54,7 +54,7 @@ class TensorBoard(Tracker):
         self.writer: Any = SummaryWriter(str(folder / f"{name.replace(' ', '-')}-{key}"))
         self.values = {k: v if isinstance(v, bool | int | float | str) else str(v) for k, v in values.items()}
 
-    def log(self, numbers: dict[str, float], axis: Axis, at: int) -> None:
+    def log(self, numbers: dict[str, float], axis: LogAxis, at: int) -> None:
         for name, value in numbers.items():
             self.writer.add_scalar(name, value, at)
 
@@ -69,12 +69,12 @@ class TensorBoard(Tracker):
 
 
 class MLflow(Tracker):
-    """A folder that `MLFLOW_ALLOW_FILE_STORE=true mlflow ui --backend-store-uri DIR/mlflow` shows."""
+    """One folder; show it with `MLFLOW_ALLOW_FILE_STORE=true mlflow ui --backend-store-uri DIR/mlflow`."""
 
     package = "mlflow"
 
     def __init__(self, folder: Path, key: str, name: str, values: dict[str, Any]) -> None:
-        self.client = self.client_of(folder)
+        self.client = self.open_client(folder)
         experiment = self.client.get_experiment_by_name(PROJECT)
         number = experiment.experiment_id if experiment else self.client.create_experiment(PROJECT)
         self.run = self.client.create_run(number, run_name=name, tags={"engram.key": key}).info.run_id
@@ -82,14 +82,14 @@ class MLflow(Tracker):
             self.client.log_param(self.run, field, value)
 
     @staticmethod
-    def client_of(folder: Path) -> Any:
+    def open_client(folder: Path) -> Any:
         os.environ["MLFLOW_DISABLE_TELEMETRY"] = "true"
-        os.environ["MLFLOW_ALLOW_FILE_STORE"] = "true"  # a database would need the whole of MLflow
+        os.environ["MLFLOW_ALLOW_FILE_STORE"] = "true"  # a database would need the full MLflow package
         from mlflow.tracking import MlflowClient
 
         return MlflowClient(tracking_uri=folder.absolute().as_uri())
 
-    def log(self, numbers: dict[str, float], axis: Axis, at: int) -> None:
+    def log(self, numbers: dict[str, float], axis: LogAxis, at: int) -> None:
         for name, value in numbers.items():
             self.client.log_metric(self.run, name, value, step=at)
 
@@ -102,13 +102,13 @@ class MLflow(Tracker):
     def has(folder: Path, key: str) -> bool:
         if not folder.exists():
             return False
-        client = MLflow.client_of(folder)
+        client = MLflow.open_client(folder)
         experiment = client.get_experiment_by_name(PROJECT)
         return bool(experiment and client.search_runs([experiment.experiment_id], f"tags.`engram.key` = '{key}'"))
 
 
 class WandB(Tracker):
-    """An offline run, which `wandb sync` sends when you say so."""
+    """An offline run; `wandb sync` uploads it."""
 
     package = "wandb"
 
@@ -127,7 +127,7 @@ class WandB(Tracker):
         for metric in ("loss", "within/*"):
             self.run.define_metric(metric, step_metric="step")
 
-    def log(self, numbers: dict[str, float], axis: Axis, at: int) -> None:
+    def log(self, numbers: dict[str, float], axis: LogAxis, at: int) -> None:
         self.run.log({**numbers, axis: at})
 
     def close(self, summary: dict[str, float], status: str) -> None:
@@ -143,12 +143,10 @@ TRACKERS: dict[str, type[Tracker]] = {"tensorboard": TensorBoard, "mlflow": MLfl
 
 
 class Tracking:
-    """The trackers of a call. Runs that are watched are followed live, others are told from their records."""
+    """The trackers of one command. Runs are logged live if their progress is reported, else from their records."""
 
-    def __init__(
-        self, names: Iterable[str], out: Path, say: Callable[[str], None] = lambda t: print(t, file=sys.stderr)
-    ):
-        """Refuses trackers that are not installed."""
+    def __init__(self, names: Iterable[str], out: Path, say: Say = tell) -> None:
+        """Raise if a tracker is not installed."""
         self.names, self.out, self.say = tuple(dict.fromkeys(names)), out, say
         self.live: dict[str, dict[str, Tracker]] = {}
         self.seen: set[tuple[str, int]] = set()
@@ -159,51 +157,51 @@ class Tracking:
                 raise ValueError(f"track {name} needs the package {package}: {how}")
 
     def watch(self, event: At) -> None:
-        """Hands progress on to the trackers; a run that is only read never reports, and opens nothing."""
+        """Log the progress of a run; a run that only starts, or is read from its record, opens no tracker."""
         if event.progress:
             self.follow(event.job.spec, event.progress)
 
     def follow(self, spec: Spec, at: Progress) -> None:
         if spec.key not in self.live:
-            self.live[spec.key] = self.opened(self.names, spec.key, str(spec), flat(spec.to_json()))
+            self.live[spec.key] = self.open_trackers(self.names, spec.key, str(spec), flatten_spec(spec.to_json()))
         trackers = self.live[spec.key]
         if at.accuracy:
-            self.log(trackers, after_task(at.accuracy), "task", at.task)
+            self.log(trackers, task_accuracies(at.accuracy), "task", at.task)
             self.seen.add((spec.key, at.task))
         else:
             self.log(trackers, {"loss": at.loss}, "step", at.step)
 
     def finish(self, record: Record) -> None:
-        """Closes a run, whose record says all that was not seen live."""
+        """Close a run, after logging what its record has and was not logged live."""
         trackers = self.live.pop(record.key, None)
         if trackers is None:
             new = [n for n in self.names if not (record.reused and TRACKERS[n].has(self.out / n, record.key))]
             name = f"{record.scenario} {record.method} seed {record.seed}"
-            trackers = self.opened(new, record.key, name, flat(record.spec))
+            trackers = self.open_trackers(new, record.key, name, flatten_spec(record.spec))
         for task, row in enumerate(record.accuracy, 1):
-            if (record.key, task) not in self.seen:  # in another process, or before an interruption
-                self.log(trackers, after_task(row), "task", task)
+            if (record.key, task) not in self.seen:  # it ran in another process, or before an interruption
+                self.log(trackers, task_accuracies(row), "task", task)
         for task, loss in enumerate(record.losses, 1):
             self.log(trackers, {"task_loss": loss}, "task", task)
         for at in record.curve:
             inside = {f"within/{which}": at[which] for which in ("current", "first")}
             self.log(trackers, inside, "step", int(at["step"]))
         for name, tracker in trackers.items():
-            self.attempt(name, lambda tracker=tracker: tracker.close(summary(record), record.status))  # type: ignore[misc]
+            self.attempt(name, lambda tracker=tracker: tracker.close(summarize_record(record), record.status))  # type: ignore[misc]
 
-    def opened(self, names: Iterable[str], key: str, name: str, values: dict[str, Any]) -> dict[str, Tracker]:
-        found: dict[str, Tracker] = {}
+    def open_trackers(self, names: Iterable[str], key: str, name: str, values: dict[str, Any]) -> dict[str, Tracker]:
+        opened: dict[str, Tracker] = {}
         for n in names:
-            self.attempt(n, lambda n=n: found.update({n: TRACKERS[n](self.out / n, key, name, values)}))  # type: ignore[misc]
-        return found
+            self.attempt(n, lambda n=n: opened.update({n: TRACKERS[n](self.out / n, key, name, values)}))  # type: ignore[misc]
+        return opened
 
-    def log(self, trackers: dict[str, Tracker], numbers: dict[str, float], axis: Axis, at: int) -> None:
+    def log(self, trackers: dict[str, Tracker], numbers: dict[str, float], axis: LogAxis, at: int) -> None:
         for name, tracker in list(trackers.items()):
             if not self.attempt(name, lambda tracker=tracker: tracker.log(numbers, axis, at)):  # type: ignore[misc]
                 del trackers[name]
 
     def attempt(self, name: str, act: Callable[[], None]) -> bool:
-        """A tracker that fails is reported and left; the run goes on."""
+        """Call a tracker; if it fails, report that and continue without it."""
         try:
             act()
         except Exception as error:
@@ -212,20 +210,21 @@ class Tracking:
         return True
 
 
-def after_task(accuracy: list[float]) -> dict[str, float]:
+def task_accuracies(accuracy: list[float]) -> dict[str, float]:
+    """The accuracy on each task so far, and their mean."""
     each = {f"accuracy/task_{j}": value for j, value in enumerate(accuracy, 1)}
     return {**each, "average_accuracy": statistics.fmean(accuracy)}
 
 
-def summary(record: Record) -> dict[str, float]:
+def summarize_record(record: Record) -> dict[str, float]:
     """The numbers of a finished run."""
     metrics = ("average_accuracy", "forgetting", "backward_transfer", "forward_transfer", "seconds", "steps")
-    found = {name: value for name in metrics if (value := getattr(record, name)) is not None}
-    return {**found, "kept_bytes": sum(record.memory.get("kept", {}).values())}
+    numbers = {name: value for name in metrics if (value := getattr(record, name)) is not None}
+    return {**numbers, "kept_bytes": sum(record.memory.get("kept", {}).values())}
 
 
-def flat(spec: dict[str, Any]) -> dict[str, Any]:
-    """`training.lr` → 0.001 and so on; the fields of a method as `ewc.coef`."""
+def flatten_spec(spec: dict[str, Any]) -> dict[str, Any]:
+    """Flatten a spec to names such as `training.lr`; the fields of a method become `ewc.coef`."""
     values: dict[str, Any] = {"method": "+".join(member["name"] for member in spec["method"])}
     for member in spec["method"]:
         values |= {f"{member['name']}.{field}": value for field, value in member.items() if field != "name"}

@@ -5,7 +5,7 @@ import torch
 from helpers import blobs
 
 import engram as eg
-from engram.bench.measure import bare_setting, stepper, yardstick
+from engram.bench.measure import bare_setting, load_yardstick, stepper
 from engram.core.streams import stream
 from engram.runs.spec import Spec
 
@@ -20,7 +20,7 @@ def at_last_task(name: str, kind: str):
         eg.MLP(9, 7),
         eg.Training(steps=100, batch=16, lr=0.01, drop_last=True),
     )
-    return *stepper(spec, 2), yardstick("replay")
+    return *stepper(spec, 2), load_yardstick("replay")
 
 
 def copied(source: torch.nn.Module, to: torch.nn.Module) -> None:

@@ -53,7 +53,7 @@ def test_help_gets_no_workers_ready(
     engram: Engram, work: Path, monkeypatch: pytest.MonkeyPatch, call: list[str], workers: int
 ) -> None:
     ready: list[int] = []
-    monkeypatch.setattr("engram.engines.forks.get_ready", lambda: ready.append(1))
+    monkeypatch.setattr("engram.engines.forks.start_fork_server", lambda: ready.append(1))
     engram(*call)
     assert len(ready) == workers
 

@@ -65,7 +65,7 @@ def test_the_same_images_by_another_name_are_refused_in_a_folder_of_theirs(engra
     before = Path("runs/search/records.jsonl").read_bytes()
     answer = engram("search", "split-twin.npz/class", *search)
     assert answer.status == 2
-    assert "this search of sgd under another name of the same images, split-tiny/class" in answer.err
+    assert "this search of sgd under another name of the same dataset, split-tiny/class" in answer.err
     assert Path("runs/search/records.jsonl").read_bytes() == before
 
 

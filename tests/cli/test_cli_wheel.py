@@ -26,8 +26,8 @@ for call in (
     except SystemExit as ended:
         assert not ended.code, (call, ended.code)
     sys.stdout.flush()
-from engram.bench.measure import yardstick
-print(json.dumps({"yardstick": yardstick("dataloader").__file__}))
+from engram.bench.measure import load_yardstick
+print(json.dumps({"yardstick": load_yardstick("dataloader").__file__}))
 """
 
 

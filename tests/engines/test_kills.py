@@ -131,7 +131,7 @@ def test_two_drivers_share_the_runs_of_a_folder(sweep: Sweep, start: Start) -> N
     first = start(3)
     sweep.pid_at(0)
     second = start(3)
-    assert "seed 0: another process runs it; waiting" in line_with(second.stderr, "waiting")
+    assert "seed 0: another process is running it; waiting" in line_with(second.stderr, "waiting")
     assert sorted(record.seed for record in sweep.found()) == [1, 2]
     hold.unlink()
     told = [driver.communicate(timeout=280) for driver in (first, second)]

@@ -42,12 +42,12 @@ def test_workers_that_die_cost_their_run_a_retry_and_the_sweep_goes_on(sweep: Sw
             3: "failed",
         }
         assert done[0].environment["resumed_after_task"] == 1  # by its second worker, from the checkpoint of the first
-        assert done[1].error == "its process was ended by SIGKILL (as the system does when memory runs out)"
+        assert done[1].error == "its process was killed by SIGKILL (the system does this if memory runs out)"
         why, *trace = done[3].error.splitlines()
-        assert why == "its process was ended by SIGSEGV"
+        assert why == "its process was killed by SIGSEGV"
         assert any("held.py" in line and "in obey" in line for line in trace)
-        assert sum("ended by SIGKILL" in text and "trying again" in text for text in said) == 2
-        assert sum("ended by SIGSEGV" in text and "trying again" in text for text in said) == 1
+        assert sum("killed by SIGKILL" in text and "trying again" in text for text in said) == 2
+        assert sum("killed by SIGSEGV" in text and "trying again" in text for text in said) == 1
         assert [record.status for record in sweep.found()].count("failed") == 2
 
         kill.unlink()
@@ -137,7 +137,7 @@ def test_a_method_file_that_is_edited_during_a_sweep_changes_nothing_of_it(tmp_p
     ("workers", "threads", "slots"), [(None, 1, 8), (None, 3, 2), (None, 9, 1), (5, 3, 5), (None, 2, 4)]
 )
 def test_there_are_as_many_workers_as_cores_have_room_for(monkeypatch, workers, threads, slots):
-    monkeypatch.setattr(local, "cores", lambda: 8)
+    monkeypatch.setattr(local, "count_cores", lambda: 8)
     assert Local(workers, threads).open(20, lambda _: None) == slots
 
 
@@ -150,7 +150,7 @@ def test_without_an_engine_the_threads_of_the_runs_count(monkeypatch, sweep: Swe
             asked.append(self.most)
             return super().open(runs, say)
 
-    monkeypatch.setattr(local, "cores", lambda: 8)
+    monkeypatch.setattr(local, "count_cores", lambda: 8)
     monkeypatch.setattr(local, "Local", Watched)
     (job,) = sweep.jobs(1)
     ((_, record),) = run_jobs([replace(job, spec=replace(job.spec, threads=4))], sweep.out)

@@ -16,7 +16,7 @@ from engram.runs.records import Record, append, read
 from engram.runs.run import run_spec
 from engram.runs.spec import Spec
 from engram.search.ledger import best, tuned
-from engram.search.trials import TRIAL_SEED, Axis, at, axes, check_folder, grid, search, trial_jobs
+from engram.search.trials import TRIAL_SEED, SearchAxis, apply_point, axes, check_folder, grid, run_search, trial_jobs
 
 TRAINING = eg.Training(epochs=2, batch=16)
 NET = eg.MLP(12)
@@ -69,7 +69,7 @@ def test_every_method_has_so_many_different_trials(images, name, trials):
     over = axes(spec)
     points = grid(over, trials)
     assert len(points) == trials
-    assert len({at(spec, over, point).key for point in points}) == trials
+    assert len({apply_point(spec, over, point).key for point in points}) == trials
 
 
 def test_baselines_are_searched_over_the_learning_rate_and_rehearsal_over_its_mixing_too(images):
@@ -129,8 +129,8 @@ def test_methods_of_several_axes_share_the_trials(images):
 
 
 def test_more_whole_numbers_than_there_are_are_refused():
-    with pytest.raises(ValueError, match="size has no 5 values from 1 to 3; give fewer trials"):
-        Axis("size", 0, "size", Log(1, 3), whole=True).levels(5)
+    with pytest.raises(ValueError, match="size has fewer than 5 values from 1 to 3; give fewer trials"):
+        SearchAxis("size", 0, "size", Log(1, 3), whole=True).levels(5)
 
 
 # The ledger
@@ -141,7 +141,7 @@ def searched(images, tmp_path_factory):
     """(records, jobs): sgd, ewc and rehearsal in 4 trials each, then 2 runs of each winner."""
     out = tmp_path_factory.mktemp("search")
     bases = [base(images, method) for method in (eg.SGD(), eg.EWC(), eg.Rehearsal(capacity=20))]
-    jobs = [job for job, _ in search(bases, runner(out), trials=4, seeds=range(2))]
+    jobs = [job for job, _ in run_search(bases, runner(out), trials=4, seeds=range(2))]
     return read(out / "records.jsonl"), jobs
 
 
@@ -190,11 +190,11 @@ def test_winners_are_run_on_all_training_data_with_the_reported_seeds(searched):
 
 def test_it_goes_on_where_it_stopped(images, tmp_path):
     bases = [base(images, eg.SGD()), base(images, eg.L2())]
-    whole = list(search(bases, runner(tmp_path / "whole"), trials=3, seeds=range(2)))
-    for _ in itertools.islice(search(bases, runner(tmp_path / "stopped"), trials=3, seeds=range(2)), 4):
+    whole = list(run_search(bases, runner(tmp_path / "whole"), trials=3, seeds=range(2)))
+    for _ in itertools.islice(run_search(bases, runner(tmp_path / "stopped"), trials=3, seeds=range(2)), 4):
         pass
     assert len(read(tmp_path / "stopped" / "records.jsonl")) == 4
-    again = list(search(bases, runner(tmp_path / "stopped"), trials=3, seeds=range(2)))
+    again = list(run_search(bases, runner(tmp_path / "stopped"), trials=3, seeds=range(2)))
     assert [record.reused for _, record in again] == [True] * 4 + [False] * 6
     assert [(r.key, r.accuracy) for _, r in again] == [(r.key, r.accuracy) for _, r in whole]
     assert len(read(tmp_path / "stopped" / "records.jsonl")) == 10
@@ -210,7 +210,7 @@ def test_a_trial_that_diverges_ranks_last_and_a_method_of_none_else_has_no_winne
             return learner.loss(batch) * self.scale**2
 
     run = runner(tmp_path)
-    list(search([base(images, Wild())], run, trials=3, seeds=range(1)))
+    list(run_search([base(images, Wild())], run, trials=3, seeds=range(1)))
     (one,) = tuned(read(tmp_path / "records.jsonl"))
     assert (one.unfinished, one.worst, one.median) == (2, None, None)
     assert one.best is not None
@@ -272,17 +272,17 @@ def test_test_images_are_read_in_the_last_stage_only(images, tmp_path, monkeypat
         stage = job.search["stage"]
 
     bases = [base(watched, method) for method in (eg.SGD(), eg.EWC(), eg.Rehearsal(capacity=20))]
-    done = list(search(bases, runner(tmp_path / "a", note), trials=3, seeds=range(2)))
+    done = list(run_search(bases, runner(tmp_path / "a", note), trials=3, seeds=range(2)))
     assert [record.status for _, record in done] == ["done"] * (9 + 6)
     assert set(reads) == {"final"}
     reads.clear()
-    list(search(bases, runner(tmp_path / "b", note), trials=2, seeds=range(1), select_on="test"))
+    list(run_search(bases, runner(tmp_path / "b", note), trials=2, seeds=range(1), select_on="test"))
     assert set(reads) == {"trial", "final"}  # the watch sees a read where there is one
 
 
 def test_selecting_on_test_is_what_the_records_say(images, tmp_path):
     spec = base(images, eg.Adagrad())
-    done = [record for _, record in search([spec], runner(tmp_path), trials=3, seeds=range(2), select_on="test")]
+    done = [record for _, record in run_search([spec], runner(tmp_path), trials=3, seeds=range(2), select_on="test")]
     assert {r.search["selected_on"] for r in done} == {"test"}
     assert {r.spec["scenario"]["held_out"] for r in done} == {0}
     (one,) = tuned(read(tmp_path / "records.jsonl"))
@@ -291,14 +291,14 @@ def test_selecting_on_test_is_what_the_records_say(images, tmp_path):
 
 
 def test_reported_seeds_stay_away_from_that_of_the_trials(images, tmp_path):
-    with pytest.raises(ValueError, match="seeds 1001: reported seeds stay below 1000"):
-        list(search([base(images, eg.SGD())], runner(tmp_path), seeds=range(1001)))
+    with pytest.raises(ValueError, match="seeds 1001: reported seeds must be below 1000"):
+        list(run_search([base(images, eg.SGD())], runner(tmp_path), seeds=range(1001)))
     assert not list(tmp_path.iterdir())
 
 
 def test_a_folder_with_other_runs_of_these_methods_is_refused(images, tmp_path):
     spec = base(images, eg.SGD())
-    list(search([spec], runner(tmp_path / "a"), trials=3, seeds=range(1)))
+    list(run_search([spec], runner(tmp_path / "a"), trials=3, seeds=range(1)))
     check_folder(tmp_path / "a", [spec], 3, "holdout")
     check_folder(tmp_path / "a", [base(images, eg.L2())], 2, "test")
     with pytest.raises(
@@ -308,5 +308,5 @@ def test_a_folder_with_other_runs_of_these_methods_is_refused(images, tmp_path):
     with pytest.raises(ValueError, match="has runs selected on holdout of sgd"):
         check_folder(tmp_path / "a", [spec], 3, "test")
     run_spec(spec, tmp_path / "b")
-    with pytest.raises(ValueError, match="has runs of no search of sgd"):
+    with pytest.raises(ValueError, match="has runs that belong to no search of sgd"):
         check_folder(tmp_path / "b", [spec], 3, "holdout")

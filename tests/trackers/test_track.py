@@ -13,7 +13,7 @@ from engram.engines.driver import Job, run_jobs
 from engram.runs.records import Record
 from engram.runs.spec import Spec
 from engram.trackers import tracking as track
-from engram.trackers.tracking import TRACKERS, Tracking, flat
+from engram.trackers.tracking import TRACKERS, Tracking, flatten_spec
 
 SPEC = Spec(
     eg.split(blobs(noise=150.0), kind="task"),
@@ -89,7 +89,7 @@ def test_what_ran_elsewhere_is_told_from_its_record_once(tmp_path, no_network):
 
 def test_mlflow_has_the_numbers_and_the_spec(tmp_path, no_network):
     record = tracked(["mlflow"], tmp_path)
-    client = TRACKERS["mlflow"].client_of(tmp_path / "mlflow")
+    client = TRACKERS["mlflow"].open_client(tmp_path / "mlflow")
     (run,) = client.search_runs([client.get_experiment_by_name("engram").experiment_id])
     history = {
         name: [(m.step, m.value) for m in client.get_metric_history(run.info.run_id, name)] for name in run.data.metrics
@@ -166,7 +166,8 @@ def test_a_tracker_that_is_not_installed_is_refused(tmp_path, monkeypatch):
 
 
 def test_the_spec_of_a_combination_is_flat():
-    values = flat(Spec(SPEC.scenario, eg.learning.combine.combine([eg.Rehearsal(capacity=7), eg.SI()])).to_json())
+    combined = Spec(SPEC.scenario, eg.learning.combine.combine([eg.Rehearsal(capacity=7), eg.SI()]))
+    values = flatten_spec(combined.to_json())
     assert values["method"] == "rehearsal+si"
     assert values["rehearsal.capacity"] == 7
     assert values["scenario.kind"] == "task"
