@@ -29,9 +29,8 @@ from engram.methods.dgr import DGR
 from engram.nets.cnn import CNNNet
 from engram.nets.mlp import MLP, MLPNet, hidden_layers
 from engram.runs.run import peak_mb, settle
-from engram.runs.spec import Spec
+from engram.runs.spec import Spec, default_spec
 from engram.scenarios.task import Batch, Task
-from engram.studies.hsu2018.presets import preset
 
 ROUNDS, STEPS = 5, 60
 MEASUREMENTS = (
@@ -48,7 +47,7 @@ def measure_all(scenario: str = "split-mnist/class", method: str = "adam", net: 
     passes. None: not measured.
     """
     settle(threads=1)
-    spec = preset(scenario, method, net=net)
+    spec = default_spec(scenario, method, net=net)
     values = dict.fromkeys(MEASUREMENTS) | {"scenario": scenario, "method": method, "net": net}
     if any(isinstance(member, GenerativeReplay) for member in spec.method.members()):
         values |= compare_to_bare_loop(spec)
@@ -152,12 +151,12 @@ def measure_methods(scenario: str, names: Sequence[str], net: str = "mlp") -> di
     clock, both change; means over some dozens of steps differed by 0.04 between calls.
     """
     settle(threads=1)
-    plain = preset(scenario, "adam", net=net)
+    plain = default_spec(scenario, "adam", net=net)
     last = len(plain.scenario.tasks(0)) - 1
     costs: dict[str, Any] = {}
     for name in names:
         *_, task, plain_step = stepper(plain, last)
-        *_, other_task, step = stepper(preset(scenario, name, net=net), last)
+        *_, other_task, step = stepper(default_spec(scenario, name, net=net), last)
         with task.train.opened(load=True), other_task.train.opened(load=True):
             pairs = [time_pair(plain_step, step) for _ in range(2 * ROUNDS * STEPS)]
             costs[name] = median(seconds / plain_seconds for plain_seconds, seconds in pairs)
@@ -319,7 +318,7 @@ def measure_peak(scenario: str, method: str, net: str) -> float:
 
     A short run of at most ten tasks is enough, because all images are loaded at once.
     """
-    spec = preset(scenario, method, net=net)
+    spec = default_spec(scenario, method, net=net)
     settle(spec.threads)
     tasks = spec.scenario.tasks(spec.seed)
     first = replace(tasks, tasks=tasks.tasks[:10])

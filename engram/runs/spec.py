@@ -22,6 +22,7 @@ from engram.learning.learner import Training
 from engram.learning.method import Method
 from engram.nets.mlp import MLP
 from engram.nets.net import Net
+from engram.runs.defaults import Protocol, default_setting
 from engram.runs.records import Record, canonical
 from engram.runs.setting import OWN_CODE, Setting, setting_of_record
 from engram.scenarios.create import load_images
@@ -177,6 +178,11 @@ def spec_of_setting(setting: Setting, seed: int = 0) -> Spec:
         evaluation=Evaluation(**groups["evaluation"]),
         seed=seed,
     )
+
+
+def default_spec(scenario: str, method: str, seed: int = 0, protocol: Protocol = "own", net: str = "mlp") -> Spec:
+    """The run of a named scenario and a method, with their defaults."""
+    return spec_of_setting(default_setting(scenario, method, protocol, net), seed)
 
 
 def find_class(registry: Any, name: str) -> Any:

@@ -59,8 +59,8 @@ class Store:
         """Where the checkpoints of a run are."""
         return self.folder / "checkpoints" / key
 
-    def claim(self, key: str, *, wait: bool = False) -> Claim | None:
-        """The right to run a key; None where another process (or another part of this one) has it, unless waited for.
+    def lock_run(self, key: str, *, wait: bool = False) -> RunLock | None:
+        """The right to run a key; None if another process (or another part of this one) has it, unless waited for.
 
         The system takes it back from a process that dies.
         """
@@ -69,14 +69,14 @@ class Store:
             lock = acquire(path, lambda: wait)
         except OSError as error:
             raise UnwritableError("a lock", path, error) from error
-        return Claim(lock) if lock else None
+        return RunLock(lock) if lock else None
 
 
-class Claim:
+class RunLock:
     """The right to run a key, until it is released."""
 
     def __init__(self, lock: Lock) -> None:
         self.lock = lock
 
     def release(self) -> None:
-        self.lock.release(also=[self.lock.path.parent])  # which stays where others are at work, or left checkpoints
+        self.lock.release(also=[self.lock.path.parent])  # stays if others are at work, or left checkpoints
