@@ -17,7 +17,7 @@ class GEMTextbook(GEM):
     """
 
     slots_per_task: int = 1
-    """Constraints a task."""
+    """Constraints per task."""
 
     def data(self, task: Task) -> Data:
         return task.train

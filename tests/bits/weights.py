@@ -130,6 +130,11 @@ def digest(*values: Any) -> str:
     return hashed.hexdigest()
 
 
+def kept_of(kept: dict[str, Any]) -> list[Any]:
+    """What a method keeps, but how pixels are scaled: tensors in 0.1, numbers today."""
+    return [value for name, value in kept.items() if name not in ("scales", "scalings")]
+
+
 def results() -> dict[str, dict[str, Any]]:
     torch.set_num_threads(1)
     torch.set_flush_denormal(True)
@@ -151,7 +156,7 @@ def results() -> dict[str, dict[str, Any]]:
             found[f"{name}, seed {seed}"] = {
                 "net": digest(last[0]["net"]),
                 "optimizer": digest(last[0]["optimizer"]["state"]),
-                "kept": digest([list(kept.values()) for kept in last[0]["method"]]),
+                "kept": digest([kept_of(kept) for kept in last[0]["method"]]),
                 "accuracy": outcome.accuracy,
                 "losses": outcome.losses,
                 "before": outcome.before,
