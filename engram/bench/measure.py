@@ -107,7 +107,7 @@ def stepper(spec: Spec, task_number: int = 0) -> tuple[Learner, Method, Task, Ca
         backward(learner, method, batch)
         method.adjust_gradients(learner, batch)
         learner.optimizer.step()
-        method.after_step(learner)
+        method.after_step(learner, batch)
         for generator, rng in generators:
             generator.generator_step(learner, next(stream_of_batches), rng)
 
@@ -171,7 +171,7 @@ def measure_fisher(spec: Spec) -> float:
         epoch, importance = [], []
         for _ in range(3):
             start = time.perf_counter()
-            for _ in range(spec.training.passes(len(task.train))):
+            for _ in range(spec.training.steps_per_epoch(len(task.train))):
                 step()
             middle = time.perf_counter()
             fisher(learner, task.train)

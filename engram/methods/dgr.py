@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from engram.learning.learner import Learner, batches
 from engram.learning.optimizer import Optimizer
-from engram.learning.train import CHECK_EVERY, check
+from engram.learning.train import CHECK_EVERY, finite
 from engram.methods._replay import GenerativeReplay, share_of_now
 from engram.nets.mlp import hidden_layers
 from engram.nets.vae import VAE, vae_losses
@@ -19,7 +19,7 @@ from engram.scenarios.task import Batch, Task, Tasks
 
 @dataclass
 class DGR(GenerativeReplay):
-    """Deep generative replay: a generator paints the past, the old network labels it (Shin et al., 2017).
+    """Deep generative replay: a generator draws the past, the old network labels it (Shin et al., 2017).
 
     After the network, a VAE of its own learns the task for as many steps, beside images of its former self. As in the
     code that the copied row came from (van de Ven & Tolias, September 2018). Paper row: "DGR".
@@ -75,8 +75,8 @@ class DGR(GenerativeReplay):
             total += self.generator_step(learner, batch, rng)
             learner.steps += 1
             if step % CHECK_EVERY == 0:
-                learner.watch(check(total) / step)
-        check(total)
+                learner.watch(finite(total) / step)
+        finite(total)
 
     def begin_generator(self, learner: Learner) -> torch.Generator:
         """Holds on to the generator as it was; the random stream of its training."""
@@ -92,7 +92,7 @@ class DGR(GenerativeReplay):
         weights = torch.full((len(x),), 1 / len(x), device=learner.device)
         if self.old_generator is not None:
             drawn = self.old_generator.generator.draw(len(x), rng)
-            x = torch.cat([x, drawn if self._plain else self.scaling.from_intensities(drawn)])
+            x = torch.cat([x, drawn if self._plain else self._scaling.from_intensities(drawn)])
             shades = torch.cat([shades, drawn])
             weights = torch.cat([weights * share, weights * (1 - share)])
         noise = torch.randn(len(x), net.generator.latent, generator=rng).to(learner.device)

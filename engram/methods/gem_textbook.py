@@ -22,7 +22,7 @@ class GEMTextbook(GEM):
     equal_memory = False
 
     slots_per_task: int = 1
-    """Constraints a task."""
+    """Constraints per task."""
 
     def data(self, task: Task) -> Data:
         return task.train

@@ -26,7 +26,7 @@ class L2(QuadraticPenalty):
     equal_memory = True
 
     coef: Annotated[float, Log(1e-3, 1e3)] = 0.5
-    """Weight of the penalty, that of the authors' split-domain script."""
+    """Coefficient of the penalty, that of the authors' split-domain script."""
 
     def importance(self, learner: Learner, task: Task) -> Params:
         return [torch.ones_like(p) for p in learner.params]

@@ -47,9 +47,9 @@ class LwF(Method):
     def loss(self, learner: Learner, batch: Batch) -> Tensor:
         if self.teacher is None:
             return learner.loss(batch)
-        logits = learner.logits(batch.x)
+        logits = learner.logits(batch.x, batch.t)
         with torch.no_grad():
-            old = self.teacher.logits(batch.x)
+            old = self.teacher.logits(batch.x, batch.t)
         new, past = learner.loss_of(logits, batch), distilled(learner, old, logits, self.temperature, self.reduction)
         if self.weighting == "count":
             return new + past * (1 if learner.tasks.kind.startswith("class") else learner.task)

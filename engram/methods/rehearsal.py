@@ -31,7 +31,7 @@ class Rehearsal(Method):
     """Images in the buffer, for the whole sequence. Not searched: methods are compared at equal memory."""
     mixing: Annotated[Literal["shuffled", "balanced"], Each()] = "shuffled"
     """New images and the repeated buffer in one shuffled stream (the authors' code), or half of every batch from
-    each (the paper's text; an epoch is then one pass over the new images)."""
+    each (the paper's text; an epoch then has each new image once)."""
 
     kept = ("pixels", "labels", "owners", "scalings")
     needs = frozenset({"boundaries", "past data"})
@@ -52,7 +52,7 @@ class Rehearsal(Method):
         self.pixels: list[Tensor] = []  # a slot each: (images, pixels)
         self.labels: list[Tensor] = []
         self.owners: list[int] = []
-        self.scalings: list[tuple[Tensor, Tensor]] = []
+        self.scalings: list[tuple[list[float], list[float]]] = []
 
     def data(self, task: Task) -> Data:
         if not self.filled():
@@ -81,7 +81,11 @@ class Rehearsal(Method):
     def filled(self) -> list[Pixels]:
         """The slots that hold images, as data each."""
         slots = zip(self.pixels, self.labels, self.owners, self.scalings, strict=True)
-        return [Pixels(x, y.long(), owner, Scaling(*scaling)) for x, y, owner, scaling in slots if len(x)]
+        return [
+            Pixels(x, y.long(), owner, Scaling(*(torch.tensor(part, device=x.device) for part in scaling)))
+            for x, y, owner, scaling in slots
+            if len(x)
+        ]
 
     def end_task(self, learner: Learner, task: Task) -> None:
         """Every task gets its share: older ones give up their last images, of which any are as random as any."""
@@ -97,10 +101,10 @@ class Rehearsal(Method):
             self.labels.append(batch.y.to(torch.int16))
             self.owners.append(task.index)
             scale, shift = next(task.train.leaves()).scaling
-            self.scalings.append((scale, shift))
+            self.scalings.append((scale.tolist(), shift.tolist()))
 
     def slots(self) -> int:
-        """Parts of the buffer that a task gets, drawn independently."""
+        """Parts of the buffer that each task gets, drawn independently."""
         return 1
 
     def kept_bytes(self, net: nn.Module, pixels: int) -> int:
@@ -113,7 +117,7 @@ class Rehearsal(Method):
 
 
 class HalfAndHalf(Joined):
-    """One pass over the new data in which every batch is half new, half drawn from the memory at random."""
+    """Each epoch has the new data once; every batch is half new, half drawn from the memory at random."""
 
     def __init__(self, new: Data, memory: Data) -> None:
         super().__init__((new, memory))
