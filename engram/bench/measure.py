@@ -25,7 +25,6 @@ from engram.learning.learner import Learner, batches
 from engram.learning.method import Method
 from engram.learning.train import backward, new_learner, train
 from engram.methods._replay import GenerativeReplay, share_of_now
-from engram.methods.dgr import DGR
 from engram.nets.cnn import CNNNet
 from engram.nets.mlp import MLP, MLPNet, hidden_layers
 from engram.runs.run import peak_mb, settle
@@ -76,7 +75,7 @@ def time_step_and_products(spec: Spec) -> dict[str, Any]:
 def stepper(spec: Spec, task_number: int = 0) -> tuple[Learner, Method, Task, Callable[[], None]]:
     """A learner on one of its tasks and a function that does one training step, including the drawing of its batch.
 
-    With DGR, a step trains the generator too.
+    What a method trains beside the network takes its step too.
     """
     tasks = spec.scenario.tasks(spec.seed, spec.device)
     method = copy.deepcopy(spec.method)
@@ -94,7 +93,7 @@ def stepper(spec: Spec, task_number: int = 0) -> tuple[Learner, Method, Task, Ca
     learner.task = task.index
     method.begin_task(learner, task)
     data = method.data(task)
-    generators = [(m, m.begin_generator(learner)) for m in method.members() if isinstance(m, DGR)]
+    side_steps = [step for m in method.members() if (step := m.side_step(learner)) is not None]
 
     def endless() -> Iterator[Batch]:
         while True:
@@ -108,8 +107,8 @@ def stepper(spec: Spec, task_number: int = 0) -> tuple[Learner, Method, Task, Ca
         method.adjust_gradients(learner, batch)
         learner.optimizer.step()
         method.after_step(learner, batch)
-        for generator, rng in generators:
-            generator.generator_step(learner, next(stream_of_batches), rng)
+        for side_step in side_steps:
+            side_step(next(stream_of_batches))
 
     return learner, method, task, step
 

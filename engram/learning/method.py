@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
@@ -48,6 +48,10 @@ class Method:
     gradient_stage: ClassVar[GradientStage] = "add"
     """When `adjust_gradients` is called among combined methods: `read` sees the gradients of the loss alone, `add` adds
     to them, `project` changes their sum."""
+    replays: ClassVar[bool] = False
+    """Whether a step costs more once there is a past: it goes over old data, or asks an old network."""
+    sized_by_budget: ClassVar[bool] = False
+    """Whether `fit_budget` can make it keep more or less."""
     checkpoints: ClassVar[str] = "task"
     """`task`: resumable at each boundary; `epoch`: after each epoch too (nothing is kept within a task)."""
 
@@ -70,6 +74,10 @@ class Method:
         To keep more than is declared here is an error.
         """
         return 0
+
+    def fit_budget(self, budget: int, tasks: Tasks) -> Method:
+        """The method in the size at which it keeps at most so many bytes."""
+        return self
 
     def network(self, net: nn.Module, tasks: Tasks) -> nn.Module:
         """The network to train."""
@@ -116,6 +124,10 @@ class Method:
         """
         t = None if task is None else torch.full((len(x),), task, device=x.device)
         return learner.logits(x, t)
+
+    def side_step(self, learner: Learner) -> Callable[[Batch], object] | None:
+        """A step of what is trained beside the network (a generator, say), for measuring its time; None: nothing is."""
+        return None
 
     def samples(self, learner: Learner, n: int) -> Tensor | None:
         """Images that its generator draws, (n, pixels) in [0, 1]; None if it has none."""

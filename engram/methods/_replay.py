@@ -77,6 +77,7 @@ class GenerativeReplay(Method):
     kept: ClassVar[tuple[str, ...]] = ("generator", "scales")
     working: ClassVar[tuple[str, ...]] = ("teacher",)
     needs = frozenset({"boundaries"})
+    replays = True
 
     def start(self, learner: Learner, tasks: Tasks) -> None:
         # Drawn images are of no known task, but in task learning, where each is given one.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -84,6 +85,10 @@ class DGR(GenerativeReplay):
             self.new_optimizer(learner)
         self.old_generator = copy.deepcopy(self.generator).requires_grad_(False) if self.teacher else None
         return learner.rng("generator noise")
+
+    def side_step(self, learner: Learner) -> Callable[[Batch], Tensor]:
+        rng = self.begin_generator(learner)
+        return lambda batch: self.generator_step(learner, batch, rng)
 
     def generator_step(self, learner: Learner, batch: Batch, rng: torch.Generator) -> Tensor:
         """One step on images of the task and as many of its former self; the loss."""

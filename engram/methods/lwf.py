@@ -35,6 +35,7 @@ class LwF(Method):
 
     working = ("teacher",)
     needs = frozenset({"boundaries"})
+    replays = True
 
     def __post_init__(self) -> None:
         super().__post_init__()

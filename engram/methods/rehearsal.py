@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, ClassVar, Literal
 
 import torch
@@ -35,6 +36,8 @@ class Rehearsal(Method):
 
     kept = ("pixels", "labels", "owners", "scalings")
     needs = frozenset({"boundaries", "past data"})
+    replays = True
+    sized_by_budget = True
     storage: ClassVar[torch.dtype] = torch.float32
     """How pixels are stored."""
 
@@ -109,6 +112,14 @@ class Rehearsal(Method):
 
     def kept_bytes(self, net: nn.Module, pixels: int) -> int:
         return self.capacity * self.image_bytes(pixels)
+
+    def fit_budget(self, budget: int, tasks: Tasks) -> Rehearsal:
+        slots = len(tasks) * self.slots()
+        scales = slots * 2 * tasks.shape[0] * torch.float32.itemsize  # each slot keeps how its pixels are scaled
+        images = max(0, budget - scales) // self.image_bytes(math.prod(tasks.shape))
+        if images < slots:
+            raise ValueError(f"memory_budget {budget:,} leaves room for {images} images; {slots} or more are needed")
+        return replace(self, capacity=images)
 
     @classmethod
     def image_bytes(cls, pixels: int) -> int:

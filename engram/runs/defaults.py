@@ -22,10 +22,9 @@ KINDS_LISTED = ("task", "domain", "class")
 
 
 @cache
-def rules() -> tuple[list[dict[str, Any]], dict[str, dict[str, str]]]:
-    """(the rules in order, what their sources stand for)."""
-    values = tomllib.loads(resources.files("engram.runs").joinpath("defaults.toml").read_text(encoding="utf-8"))
-    return values["rule"], values["sources"]
+def stated_defaults() -> dict[str, Any]:
+    """`defaults.toml` as data."""
+    return tomllib.loads(resources.files("engram.runs").joinpath("defaults.toml").read_text(encoding="utf-8"))
 
 
 def default_setting(
@@ -46,7 +45,7 @@ def default_setting(
     stated = name.maker != "queue" or optimizer in ("adam", "adagrad")
     sources["training.optimizer"] = source_text("scripts" if stated else "ours", name)
     values["net.name"] = net
-    for rule in rules()[0]:
+    for rule in stated_defaults()["rule"]:
         if applies(rule["when"], name, members, optimizer, protocol):
             for field, value, source in rule_values(rule, name, members):
                 if net == "mlp" or not field.startswith("net."):
@@ -108,8 +107,21 @@ def read_value(field: str, value: Any) -> Any:
 
 
 def source_text(key: str, name: ScenarioName) -> str:
-    patterns = rules()[1][key]
+    patterns: dict[str, str] = stated_defaults()["sources"][key]
     return next(text for pattern, text in patterns.items() if fnmatchcase(name.front, pattern))
+
+
+def confirmed_sources(setting: Setting, protocol: Protocol = "own") -> dict[str, str]:
+    """Sources of values that are left at the defaults of their classes, because published numbers were made so."""
+    name, found = parse_name(setting.scenario), dict[str, str]()
+    for rule in stated_defaults()["confirmed"]:
+        if applies(rule["when"], name, setting.members, str(setting.value("training.optimizer")), protocol):
+            for group in ("scenario", "net", "training", "evaluation"):
+                found |= {f"{group}.{field}": text for field, text in rule.get(group, {}).items()}
+            for member in setting.members:
+                prefix = "method" if len(setting.members) == 1 else f"method.{member}"
+                found |= {f"{prefix}.{field}": text for field, text in rule.get("fields", {}).items()}
+    return found
 
 
 def plain_setting(
