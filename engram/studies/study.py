@@ -112,12 +112,14 @@ class Study:
     defaults: Literal["named", "plain"] = "named"
     """What cells leave open: the defaults of the named scenario, or those of the classes alone."""
     first: str = "method"
-    """The heading of the first column."""
+    """The heading of the first column; a second line of it stands beside the lower headings."""
     notes: tuple[Note, ...] = ()
     variants: Mapping[str, Variant] = field(default_factory=dict)
     groups: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """title → rows that stand together."""
     column_titles: Mapping[str, str] = field(default_factory=dict)
+    memory_rows: tuple[str, ...] = ()
+    """Rows with a check mark in a column Memory; the best of each group is bold. None: there is no such column."""
     search: Mapping[str, Any] = field(default_factory=dict)
     """`trials` and `select_on`, if rows are tuned first."""
     python: str = ""
@@ -242,8 +244,8 @@ def flatten(values: Mapping[str, Any], plain: str, members: Sequence[str] = ()) 
 
 STUDY_KEYS = frozenset(
     {"title", "paper", "seeds", "baseline", "metric", "spread", "spread_note", "band", "defaults", "first", "columns",
-     "rows", "notes", "variants", "groups", "column_titles", "row_titles", "search", "file", "files", "python",
-     "source", *GROUPS_OF_VALUES}
+     "rows", "notes", "variants", "groups", "column_titles", "row_titles", "memory_rows", "search", "file", "files",
+     "python", "source", *GROUPS_OF_VALUES}
 )  # fmt: skip
 ROW_KEYS = frozenset({"method", "title", "file", "published", "spread", "at", "as_published", "stand_in", "source"})
 
@@ -295,6 +297,7 @@ def read_study(
         variants={key: read_variant(key, value, rows, columns) for key, value in whole.get("variants", {}).items()},
         groups={title: tuple(names) for title, names in whole.get("groups", {}).items()},
         column_titles=whole.get("column_titles", {}),
+        memory_rows=tuple(whole.get("memory_rows", ())),
         search=whole.get("search", {}),
         python=str(whole.get("python", "")),
     )
