@@ -93,9 +93,7 @@ def check_scores(scores: Tensor, images: int, outputs: int, method: Method) -> N
         raise ValueError(f"scores of {type(method).__name__} are {shape}; give one per output: ({images}, {outputs})")
 
 
-def accuracy(
-    learner: Learner, task: Task, evaluation: Evaluation | None = None, method: Method | None = None
-) -> float:
+def accuracy(learner: Learner, task: Task, evaluation: Evaluation | None = None, method: Method | None = None) -> float:
     """Percent of a task's test images that are predicted right."""
     right, n = count_correct(learner, task, evaluation, method)
     return 100 * right / n
