@@ -31,7 +31,7 @@ def check_state(method: Method, given: list[dict[str, Any]]) -> None:
                 raise UndeclaredStateError(
                     f"{name} has an attribute {attribute} that it does not declare, so a resumed run would lose it; "
                     f"name it in `kept` if later tasks need it, in `working` if begin_task makes it anew, or call it "
-                    f"_{attribute} if it is scratch"
+                    f"_{attribute} if it is scratch; if it is a hyper-parameter, make it a field of the dataclass"
                 )
         for attribute, value in values.items():
             if attribute not in member.kept and not equal(getattr(member, attribute), value):

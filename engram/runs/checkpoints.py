@@ -10,8 +10,8 @@ from typing import Any
 
 import torch
 
-from engram.runs.store import Say, tell
 from engram.learning.train import Checkpoint
+from engram.runs.store import Say, tell
 
 
 class Checkpoints:

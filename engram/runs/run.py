@@ -17,10 +17,6 @@ from typing import Any
 import torch
 
 import engram
-from engram.runs.checkpoints import Checkpoints
-from engram.runs.records import Record
-from engram.runs.spec import Spec
-from engram.runs.store import Say, Store, tell
 from engram.learning import metrics
 from engram.learning.combine import combine
 from engram.learning.evaluate import Evaluation
@@ -29,6 +25,10 @@ from engram.learning.method import Method
 from engram.learning.train import Checkpoint, MisfitError, Outcome, Progress, train
 from engram.nets.mlp import MLP
 from engram.nets.net import Net
+from engram.runs.checkpoints import Checkpoints
+from engram.runs.records import Record
+from engram.runs.spec import Spec
+from engram.runs.store import Say, Store, tell
 from engram.scenarios.scenario import Scenario
 
 

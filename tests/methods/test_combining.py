@@ -95,7 +95,7 @@ class Notes(eg.Method):
     def adjust_gradients(self, learner, batch):
         self.note("adjust")
 
-    def after_step(self, learner):
+    def after_step(self, learner, batch):
         self.note("after")
 
     def end_task(self, learner, task):
