@@ -48,7 +48,7 @@ def check_needs(method: Method, kind: str, evaluation: Evaluation) -> None:
 
 def check_network(learner: Learner, evaluation: Evaluation) -> None:
     """Refuses a network that cannot do without task identity if nobody gives it."""
-    t = parameter_of_task(type(learner.net))
+    t = parameter_of_task(learner.net)
     if learner.tasks.kind == "task" or evaluation.give_task_identity or t is None:
         return
     if t.default is t.empty:
