@@ -25,6 +25,7 @@ from engram.engines.forks import CONTEXT, ctrl_c_is_ours, get_ready
 from engram.methods import load_file, loaded_files
 from engram.runs.checkpoints import Checkpoints
 from engram.runs.run import failed
+from engram.runs.run import keep_freed_memory
 from engram.runs.spec import from_json
 from engram.runs.store import Say
 
@@ -201,6 +202,7 @@ def serve(
     os.dup2(2, 1)  # standard output is the driver's alone
     faulthandler.enable(crash.fileno(), all_threads=False)
     threading.Thread(target=outlive_nobody, daemon=True).start()
+    keep_freed_memory()
     for path, text in method_files:
         load_file(Path(path), text)
     known: dict[str, Images] = {}

@@ -20,6 +20,7 @@ from engram.learning.train import Checkpoint
 from engram.methods import load_file, loaded_files
 from engram.runs.checkpoints import Checkpoints, file_name, packed, unpacked
 from engram.runs.run import failed
+from engram.runs.run import keep_freed_memory
 from engram.runs.spec import from_json
 from engram.runs.store import Say
 
@@ -163,6 +164,7 @@ def stream(
 
     def work() -> None:
         try:
+            keep_freed_memory()
             load_methods(files)
             known = from_json(spec, {one.fingerprint: one for one in images})
             watch = sparing(lambda progress: messages.put(("at", (here, progress))), EVERY)

@@ -9,7 +9,8 @@ import platform
 import resource
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -100,25 +101,27 @@ def compute(
     resume: Checkpoint | None = None,
     watch: Callable[[Progress], None] = lambda _: None,
     say: Say = tell,
+    memory_budget: int | None = None,
 ) -> Record:
-    """Runs a spec here and now, anew where the checkpoint does not fit; what it returns is written nowhere yet."""
-    settle(spec.threads)
+    """Runs a spec here and now, anew if the checkpoint does not fit; what it returns is written nowhere yet."""
     machine()  # this and the key name the code that runs: both are settled now, whatever becomes of its files meanwhile
     _ = spec.key
 
     def outcome(resume: Checkpoint | None) -> Outcome:
-        return train(
-            spec.scenario.deal(spec.seed, spec.device),
-            copy.deepcopy(spec.method),
-            spec.net,
-            spec.training,
-            seed=spec.seed,
-            device=spec.device,
-            evaluation=spec.evaluation,
-            save=save,
-            resume=resume,
-            watch=watch,
-        )
+        with process_state(spec.threads):
+            return train(
+                spec.scenario.deal(spec.seed, spec.device),
+                copy.deepcopy(spec.method),
+                spec.net,
+                spec.training,
+                seed=spec.seed,
+                device=spec.device,
+                evaluation=spec.evaluation,
+                save=save,
+                resume=resume,
+                watch=watch,
+                memory_budget=memory_budget,
+            )
 
     try:
         return record_of(spec, outcome(resume))
@@ -166,12 +169,31 @@ def record_of(spec: Spec, outcome: Outcome) -> Record:
             "peak_mb": round(peak_mb()),
             "resumed_after_task": outcome.resumed_after_task,
             "resumed_after_epoch": outcome.resumed_after_epoch,
+            **({"network": outcome.network} if outcome.network else {}),
         },
     )
 
 
+@contextmanager
+def process_state(threads: int) -> Iterator[None]:
+    """The state that results are defined in, inside the block: so many threads, denormal numbers flushed to zero."""
+    threads_before, flushed_before = torch.get_num_threads(), flushes_denormals()
+    torch.set_num_threads(threads)
+    torch.set_flush_denormal(True)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads_before)
+        torch.set_flush_denormal(flushed_before)
+
+
+def flushes_denormals() -> bool:
+    """Whether this thread treats denormal numbers as zero, which torch can set but not tell."""
+    return float(torch.tensor(1e-39) * 1.0) == 0.0
+
+
 def settle(threads: int) -> None:
-    """Brings the process into the state that results and speed are defined in."""
+    """Brings a process of our own into the state that results and speed are defined in, for good."""
     torch.set_num_threads(threads)
     torch.set_flush_denormal(True)
     keep_freed_memory()
@@ -179,7 +201,10 @@ def settle(threads: int) -> None:
 
 @cache
 def keep_freed_memory() -> None:
-    """Lets glibc keep freed memory for the next step, which else is returned and faulted in again each time."""
+    """Lets glibc keep freed memory for the next step, which else is returned and faulted in again each time.
+
+    It cannot be undone: only for processes of our own, workers and the command line.
+    """
     if sys.platform == "linux":
         mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
         if mallopt:

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 from engram.data import Images, images
 from engram.runs.records import canonical
 from engram.learning.combine import combine
-from engram.learning.evaluate import Evaluation
+from engram.learning.evaluate import Evaluation, check_needs
 from engram.learning.learner import Training
 from engram.learning.method import Method
 from engram.methods import SOURCE, method_class, name_of
@@ -29,7 +29,7 @@ T = TypeVar("T")
 PROTOCOL = 1
 """Raised by hand when the same spec gives other results than before."""
 COMBINED = 2
-"""The same, of combined methods alone. 2: their gradients are adjusted by `turn`, not in the order they are named."""
+"""The same, of combined methods alone. 2: their gradients are adjusted by stage, not in the order they are named."""
 SCRIPTS = ("__main__", "__mp_main__")
 """The script that is run, here and in a process that it started."""
 OWN_CODE = "own code"
@@ -66,6 +66,7 @@ class Spec:
             raise SpecError(f"threads {self.threads} is out of range; give 1 to {MOST_THREADS}")
         if not isinstance(self.device, str):
             raise SpecError(f"device {self.device!r} is no name of one, as cpu or cuda:0")
+        check_needs(self.method, self.scenario.kind, self.evaluation)
 
     def __str__(self) -> str:
         return f"{self.scenario_name} {self.method_name} seed {self.seed}"
