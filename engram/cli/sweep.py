@@ -21,6 +21,7 @@ from engram.core.messages import duration
 from engram.engines.driver import At, Engine, EngineError, Job, run_jobs
 from engram.engines.local import Local
 from engram.runs.records import Record, UnwritableError
+from engram.runs.run import keep_freed_memory
 from engram.runs.store import RECORDS, Store
 
 
@@ -31,6 +32,7 @@ def engine_of(options: EngineOptions, threads: int = 1) -> Engine:
     if options.address is not None and options.engine != "ray":
         raise ValueError(f"address {options.address} is a Ray cluster's; give --engine ray with it")
     if options.engine == "local":
+        keep_freed_memory()  # a single run is computed in this process
         return Local(options.workers, threads)
     from engram.engines.ray import OnRay
 

@@ -15,7 +15,7 @@ from engram.core.messages import Say, tell
 from engram.learning.train import Checkpoint, Progress
 from engram.runs.checkpoints import Checkpoints
 from engram.runs.records import Record
-from engram.runs.run import compute, failed
+from engram.runs.run import compute, failed_record
 from engram.runs.spec import Spec
 from engram.runs.store import RECORDS, RunLock, Store
 
@@ -93,7 +93,7 @@ def compute_safely(
     try:
         return compute(spec, save=save, resume=resume, watch=watch, say=say)
     except (Exception, SystemExit):
-        return failed(spec, traceback.format_exc())
+        return failed_record(spec, traceback.format_exc())
 
 
 def run_jobs(
@@ -192,9 +192,9 @@ class Driver:
             self.say(f"{job}: {end.why.splitlines()[0]}; trying again")
             self.submit(job)
             return
-        record = end.record or failed(job.spec, end.why)
+        record = end.record or failed_record(job.spec, end.why)
         if record.key != job.key:
-            record = failed(job.spec, "the worker ran another version of engram or of the method")
+            record = failed_record(job.spec, "the worker ran another version of engram or of the method")
         record.search = job.search or {}
         self.store.add(record, self.file)
         self.running.pop(job).release()

@@ -26,7 +26,7 @@ from engram.data import Images
 from engram.engines.driver import At, Ended, EngineError, Job, Report, compute_safely, throttle_progress
 from engram.engines.forks import CONTEXT, block_ctrl_c, start_fork_server
 from engram.runs.checkpoints import Checkpoints
-from engram.runs.run import failed
+from engram.runs.run import failed_record, keep_freed_memory
 from engram.runs.spec import from_json
 
 LOCAL_REPORT_SECONDS = 0.5
@@ -158,7 +158,7 @@ class Local:
             report(At(worker.job, worker.name, value))
         else:
             job, worker.job = worker.job, None
-            report(Ended(job, value if kind == "record" else failed(job.spec, value)))
+            report(Ended(job, value if kind == "record" else failed_record(job.spec, value)))
 
     def remove_dead(self, worker: Worker, report: Report) -> None:
         """Remove a dead worker, and report its run as ended without a record."""
@@ -202,6 +202,7 @@ def serve_runs(
     os.dup2(2, 1)  # only the driver writes to standard output
     faulthandler.enable(crash.fileno(), all_threads=False)
     threading.Thread(target=exit_with_driver, daemon=True).start()
+    keep_freed_memory()
     for file in user_files:
         load_file(file)
     known: dict[str, Images] = {}

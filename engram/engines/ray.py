@@ -20,7 +20,7 @@ from engram.data import Images
 from engram.engines.driver import At, Ended, EngineError, Job, Report, compute_safely, throttle_progress
 from engram.learning.train import Checkpoint
 from engram.runs.checkpoints import Checkpoints, file_name, packed, unpacked
-from engram.runs.run import failed
+from engram.runs.run import failed_record, keep_freed_memory
 from engram.runs.spec import from_json
 
 RAY_REPORT_SECONDS = 2.0
@@ -111,7 +111,7 @@ class OnRay:
                 kind, value = self.ray.get(next(remote))
             except errors.RayTaskError as error:
                 self.forget(remote)
-                report(Ended(job, failed(job.spec, str(error))))
+                report(Ended(job, failed_record(job.spec, str(error))))
             except errors.RayError as error:
                 where = self.where.get(remote, "unknown")
                 self.forget(remote)
@@ -128,7 +128,7 @@ class OnRay:
                     report(At(job, self.where[remote], progress))
                 else:
                     self.forget(remote)
-                    report(Ended(job, value if kind == "record" else failed(job.spec, value)))
+                    report(Ended(job, value if kind == "record" else failed_record(job.spec, value)))
 
     def forget(self, remote: Any) -> None:
         del self.running[remote]
@@ -163,6 +163,7 @@ def stream_run(
 
     def work() -> None:
         try:
+            keep_freed_memory()
             load_user_files(files)
             known = from_json(spec, {one.fingerprint: one for one in images})
             watch = throttle_progress(lambda progress: messages.put(("at", (here, progress))), RAY_REPORT_SECONDS)

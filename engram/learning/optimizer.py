@@ -104,6 +104,8 @@ def accepted_options(name: str, momentum: float, weight_decay: float) -> dict[st
 
 def optimizer_class(name: str) -> type[torch.optim.Optimizer]:
     """The torch.optim class of a (lower-case) name."""
-    if not isinstance(name, str) or name not in OPTIMIZERS:
-        raise ValueError(unknown("optimizer", str(name), sorted(OPTIMIZERS)))
+    if not isinstance(name, str):
+        raise ValueError(f"optimizer {name!r} is unknown; choose from {', '.join(sorted(OPTIMIZERS))}")
+    if name not in OPTIMIZERS:
+        raise ValueError(unknown("optimizer", name, sorted(OPTIMIZERS)))
     return OPTIMIZERS[name]

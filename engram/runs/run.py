@@ -9,7 +9,9 @@ import platform
 import resource
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -101,58 +103,71 @@ def compute(
     resume: Checkpoint | None = None,
     watch: Callable[[Progress], None] = lambda _: None,
     say: Say = tell,
+    memory_budget: int | None = None,
 ) -> Record:
-    """Runs a spec here and now, anew where the checkpoint does not fit; what it returns is written nowhere yet."""
-    settle(spec.threads)
-    machine()  # this and the key name the code that runs: both are settled now, whatever becomes of its files meanwhile
-    _ = spec.key
+    """Runs a spec here and now, from its start if the checkpoint does not fit; what it returns is not written yet."""
+    record = begin_record(spec)  # names the code that runs, whatever becomes of its files meanwhile
 
     def outcome(resume: Checkpoint | None) -> Outcome:
-        return train(
-            spec.scenario.tasks(spec.seed, spec.device),
-            copy.deepcopy(spec.method),
-            spec.net,
-            spec.training,
-            seed=spec.seed,
-            device=spec.device,
-            evaluation=spec.evaluation,
-            save=save,
-            resume=resume,
-            watch=watch,
-        )
+        with process_state(spec.threads):
+            return train(
+                spec.scenario.tasks(spec.seed, spec.device),
+                copy.deepcopy(spec.method),
+                spec.net,
+                spec.training,
+                seed=spec.seed,
+                device=spec.device,
+                evaluation=spec.evaluation,
+                save=save,
+                resume=resume,
+                watch=watch,
+                memory_budget=memory_budget,
+            )
 
     try:
-        return record_of(spec, outcome(resume))
+        return complete_record(record, outcome(resume))
     except MisfitError as error:
         say(f"{spec}: {error}; it starts anew")
-        return record_of(spec, outcome(None))
+        return complete_record(record, outcome(None))
 
 
-def failed(spec: Spec, error: str) -> Record:
+def failed_record(spec: Spec, error: str) -> Record:
     """The record of a run that broke off, with its traceback or what ended its process."""
-    record = record_of(spec, Outcome(status="failed"))
-    record.error = error
-    return record
+    return replace(complete_record(begin_record(spec), Outcome(status="failed")), error=error)
 
 
-def record_of(spec: Spec, outcome: Outcome) -> Record:
-    a = outcome.accuracy
-    whole = outcome.status == "done"
+def begin_record(spec: Spec) -> Record:
+    """What is known of a run before it begins: its names, its spec, and the machine and code that run it."""
     return Record(
         key=spec.key,
         scenario=spec.scenario_name,
         method=spec.method_name,
         seed=spec.seed,
         spec=spec.to_json(),
+        status="failed",
+        environment={
+            **machine(),
+            "threads": spec.threads,
+            "device": spec.device,
+            "data": {images.name: images.fingerprint for images in spec.scenario.images},
+        },
+    )
+
+
+def complete_record(record: Record, outcome: Outcome) -> Record:
+    """The record with what came of the run."""
+    a = outcome.accuracy
+    whole = outcome.status == "done"
+    transfer = whole and bool(outcome.before)
+    return replace(
+        record,
         status=outcome.status,
         accuracy=a,
         average_accuracy=metrics.average_accuracy(a) if whole else None,
         forgetting=metrics.forgetting(a) if whole else None,
         backward_transfer=metrics.backward_transfer(a) if whole else None,
         average_incremental_accuracy=metrics.average_incremental_accuracy(a) if whole else None,
-        forward_transfer=metrics.forward_transfer(outcome.before, outcome.untrained)
-        if whole and outcome.before
-        else None,
+        forward_transfer=metrics.forward_transfer(outcome.before, outcome.untrained) if transfer else None,
         pooled_accuracy=outcome.pooled_accuracy if whole else None,
         losses=outcome.losses,
         curve=outcome.curve,
@@ -160,19 +175,35 @@ def record_of(spec: Spec, outcome: Outcome) -> Record:
         seconds=outcome.seconds,
         memory=outcome.memory,
         environment={
-            **machine(),
-            "threads": spec.threads,
-            "device": spec.device,
-            "data": {images.name: images.fingerprint for images in spec.scenario.images},
+            **record.environment,
             "peak_mb": round(peak_mb()),
             "resumed_after_task": outcome.resumed_after_task,
             "resumed_after_epoch": outcome.resumed_after_epoch,
+            **({"network": outcome.network} if outcome.network else {}),
         },
     )
 
 
+@contextmanager
+def process_state(threads: int) -> Iterator[None]:
+    """The state that results are defined in, inside the block: so many threads, denormal numbers flushed to zero."""
+    threads_before, flushed_before = torch.get_num_threads(), flushes_denormals()
+    torch.set_num_threads(threads)
+    torch.set_flush_denormal(True)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads_before)
+        torch.set_flush_denormal(flushed_before)
+
+
+def flushes_denormals() -> bool:
+    """Whether this thread treats denormal numbers as zero, which torch can set but not tell."""
+    return float(torch.tensor(1e-39) * 1.0) == 0.0
+
+
 def settle(threads: int) -> None:
-    """Brings the process into the state that results and speed are defined in."""
+    """Brings a process of our own into the state that results and speed are defined in, for good."""
     torch.set_num_threads(threads)
     torch.set_flush_denormal(True)
     keep_freed_memory()
@@ -180,7 +211,10 @@ def settle(threads: int) -> None:
 
 @cache
 def keep_freed_memory() -> None:
-    """Lets glibc keep freed memory for the next step, which else is returned and faulted in again each time."""
+    """Lets glibc keep freed memory for the next step, which else is returned and faulted in again each time.
+
+    It cannot be undone: only for processes of our own, workers and the command line.
+    """
     if sys.platform == "linux":
         mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
         if mallopt:

@@ -17,7 +17,7 @@ from engram.core.messages import unknown
 from engram.core.registry import METHODS, NETS, SCENARIOS
 from engram.data import Images, images
 from engram.learning.combine import combine
-from engram.learning.evaluate import Evaluation
+from engram.learning.evaluate import Evaluation, check_needs
 from engram.learning.learner import Training
 from engram.learning.method import Method
 from engram.nets.mlp import MLP
@@ -62,6 +62,7 @@ class Spec:
             raise SpecError(f"threads {self.threads} is out of range; give 1 to {MOST_THREADS}")
         if not isinstance(self.device, str):
             raise SpecError(f"device {self.device!r} is no name of one, as cpu or cuda:0")
+        check_needs(self.method, self.scenario.kind, self.evaluation)
 
     def __str__(self) -> str:
         return f"{self.scenario_name} {self.method_name} seed {self.seed}"

@@ -288,9 +288,8 @@ def test_a_device_that_is_not_there_is_refused(images):
         go(images, device="tpu")
 
 
-def test_threads_are_set_for_the_run(images):
-    try:
-        go(images, threads=2)
-        assert torch.get_num_threads() == 2
-    finally:
-        torch.set_num_threads(1)
+def test_threads_are_set_for_the_run_alone(images):
+    seen = []
+    go(images, threads=2, watch=lambda _: seen.append(torch.get_num_threads()))
+    assert set(seen) == {2}
+    assert torch.get_num_threads() == 1

@@ -32,7 +32,7 @@ OTHER = {
         "epochs": 5, "steps": 7, "batch": 64, "optimizer": "sgd", "lr": 0.01, "momentum": 0.9, "weight_decay": 0.1,
         "drop_last": True, "reset_optimizer": True,
     },
-    eg.Evaluation: {"mask": False, "forward_transfer": True, "evaluate_every": 10},
+    eg.Evaluation: {"mask": False, "forward_transfer": True, "evaluate_every": 10, "give_task_identity": True},
     eg.MLP: {"hidden": (400,), "heads": "zero"},
     Split: {
         "kind": "task", "pad": 1, "normalize": (0.1, 0.2), "held_out": 0.1, "classes_per_task": 1, "order": "shuffled",
