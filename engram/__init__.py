@@ -10,7 +10,9 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-__version__ = "0.2.0.dev0"
+from engram.core.version import VERSION
+
+__version__ = VERSION
 
 if TYPE_CHECKING:
     from engram.analysis.metrics import Metric as Metric

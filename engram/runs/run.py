@@ -18,8 +18,9 @@ from typing import Any
 
 import torch
 
-import engram
+from engram.core.facts import ROOT
 from engram.core.messages import Say, tell
+from engram.core.version import VERSION
 from engram.learning import metrics
 from engram.learning.combine import combine
 from engram.learning.evaluate import Evaluation
@@ -240,7 +241,7 @@ def resolve_device(device: str) -> str:
 def machine() -> dict[str, Any]:
     """What ran it: versions, commit, processor."""
     return {
-        "engram": engram.__version__,
+        "engram": VERSION,
         **commit(),
         "torch": torch.__version__,
         "python": platform.python_version(),
@@ -251,7 +252,7 @@ def machine() -> dict[str, Any]:
 
 def commit() -> dict[str, Any]:
     """The commit of the code that runs, and whether the code was changed since; None outside a checkout."""
-    here = Path(engram.__file__).parent
+    here = ROOT
 
     def git(*arguments: str) -> str:
         done = subprocess.run(["git", "-C", str(here), *arguments], capture_output=True, text=True, check=True)
