@@ -88,7 +88,7 @@ def test_a_sweep_that_is_left_ends_its_workers_at_once(sweep: Sweep) -> None:
     sweep.check(2)
 
 
-def test_a_method_that_is_in_no_file_is_a_failed_run_where_it_cannot_be_had(sweep: Sweep) -> None:
+def test_a_method_that_is_in_no_file_is_a_failed_run_in_other_processes(sweep: Sweep) -> None:
     """It is a class of this test, which no other process knows."""
     jobs = sweep.jobs(2)
     other = type(jobs[0].spec.method)

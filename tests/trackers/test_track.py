@@ -1,4 +1,4 @@
-"""What trackers wrote is what the record says, read back from their own files."""
+"""Trackers write what the record says, read back from their own files."""
 
 import socket
 import struct
@@ -27,7 +27,7 @@ SPEC = Spec(
 
 @pytest.fixture
 def no_network(monkeypatch):
-    """Fails whoever leaves this machine."""
+    """Any connection to another machine fails the test."""
     connect = socket.socket.connect
 
     def local(self, address):
