@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from engram.runs.records import Record
     from engram.runs.run import run
     from engram.scenarios.categorize import categorize
-    from engram.scenarios.names import scenario
+    from engram.scenarios.create import scenario
     from engram.scenarios.permute import permute
     from engram.scenarios.queue import queue
     from engram.scenarios.split import split
@@ -79,7 +79,7 @@ _HOMES = {
     "CNN": "nets.cnn",
     "MLP": "nets.mlp",
     "categorize": "scenarios.categorize",
-    "scenario": "scenarios.names",
+    "scenario": "scenarios.create",
     "permute": "scenarios.permute",
     "queue": "scenarios.queue",
     "split": "scenarios.split",

@@ -58,14 +58,14 @@ class Paired:
             of = f" for {self.family} tests" if self.family > 1 else ""
             least = f"{min(1.0, self.least * self.family):.3g}"
             pairs = f"{self.n}" if self.moved == self.n else f"{self.moved} of {self.n} that differ"
-            return f"too few pairs{of}: {pairs} can give no p below {least}, {needed(self.family)} or more could"
+            return f"too few pairs{of}: {pairs} can give no p below {least}, {pairs_needed(self.family)} or more could"
         return "not shown"
 
     def to_json(self) -> dict[str, Any]:
         return {**asdict(self), "word": self.word}
 
 
-def paired(a: Sequence[float], b: Sequence[float]) -> Paired:
+def paired_test(a: Sequence[float], b: Sequence[float]) -> Paired:
     """Tests whether b differs from a, pair by pair. Under the null each difference is as likely as its negative.
 
     Exact up to 20 pairs, beyond by 100,000 patterns from a fixed seed, the found one counted among them.
@@ -99,7 +99,7 @@ def sign_flip(differences: Sequence[float]) -> float:
     return (count + 1) / (DRAWN + 1)
 
 
-def needed(tests: int = 1) -> int:
+def pairs_needed(tests: int = 1) -> int:
     """Pairs from which on so many tests can show anything after Holm's correction: 6 for one, 10 for 20."""
     return next(n for n in range(1, 64) if tests * 2.0 ** (1 - n) < ALPHA)
 
@@ -114,7 +114,7 @@ def holm(p: Sequence[float]) -> list[float]:
     return adjusted
 
 
-def corrected(tests: Sequence[Paired]) -> list[Paired]:
+def correct_tests(tests: Sequence[Paired]) -> list[Paired]:
     """The tests of one family with adjusted p-values.
 
     Those that cannot get below ALPHA whatever they find are no part of the family (Tarone, 1990): runs that are equal
@@ -137,7 +137,7 @@ class Summary:
     n: int
 
 
-def summarized(values: Sequence[float]) -> Summary:
+def summarize(values: Sequence[float]) -> Summary:
     return Summary(statistics.fmean(values), statistics.pstdev(values), len(values))
 
 

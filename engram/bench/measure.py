@@ -25,13 +25,11 @@ from engram.learning.learner import Learner, batches
 from engram.learning.method import Method
 from engram.learning.train import backward, new_learner, train
 from engram.methods._replay import GenerativeReplay, share_of_now
-from engram.methods.dgr import DGR
 from engram.nets.cnn import CNNNet
 from engram.nets.mlp import MLP, MLPNet, hidden_layers
 from engram.runs.run import peak_mb, settle
-from engram.runs.spec import Spec
+from engram.runs.spec import Spec, default_spec
 from engram.scenarios.task import Batch, Task
-from engram.studies.hsu2018.presets import preset
 
 ROUNDS, STEPS = 5, 60
 MEASUREMENTS = (
@@ -48,7 +46,7 @@ def measure_all(scenario: str = "split-mnist/class", method: str = "adam", net: 
     passes. None: not measured.
     """
     settle(threads=1)
-    spec = preset(scenario, method, net=net)
+    spec = default_spec(scenario, method, net=net)
     values = dict.fromkeys(MEASUREMENTS) | {"scenario": scenario, "method": method, "net": net}
     if any(isinstance(member, GenerativeReplay) for member in spec.method.members()):
         values |= compare_to_bare_loop(spec)
@@ -77,7 +75,7 @@ def time_step_and_products(spec: Spec) -> dict[str, Any]:
 def make_stepper(spec: Spec, task_number: int = 0) -> tuple[Learner, Method, Task, Callable[[], None]]:
     """A learner on one of its tasks and a function that does one training step, including the drawing of its batch.
 
-    With DGR, a step trains the generator too.
+    What a method trains beside the network takes its step too.
     """
     tasks = spec.scenario.tasks(spec.seed, spec.device)
     method = copy.deepcopy(spec.method)
@@ -95,7 +93,7 @@ def make_stepper(spec: Spec, task_number: int = 0) -> tuple[Learner, Method, Tas
     learner.task = task.index
     method.begin_task(learner, task)
     data = method.data(task)
-    generators = [(m, m.begin_generator(learner)) for m in method.members() if isinstance(m, DGR)]
+    side_steps = [step for m in method.members() if (step := m.side_step(learner)) is not None]
 
     def endless() -> Iterator[Batch]:
         while True:
@@ -108,9 +106,9 @@ def make_stepper(spec: Spec, task_number: int = 0) -> tuple[Learner, Method, Tas
         backward(learner, method, batch)
         method.adjust_gradients(learner, batch)
         learner.optimizer.step()
-        method.after_step(learner)
-        for generator, rng in generators:
-            generator.generator_step(learner, next(stream_of_batches), rng)
+        method.after_step(learner, batch)
+        for side_step in side_steps:
+            side_step(next(stream_of_batches))
 
     return learner, method, task, step
 
@@ -152,12 +150,12 @@ def measure_methods(scenario: str, names: Sequence[str], net: str = "mlp") -> di
     clock, both change; means over some dozens of steps differed by 0.04 between calls.
     """
     settle(threads=1)
-    plain = preset(scenario, "adam", net=net)
+    plain = default_spec(scenario, "adam", net=net)
     last = len(plain.scenario.tasks(0)) - 1
     costs: dict[str, Any] = {}
     for name in names:
         *_, task, plain_step = make_stepper(plain, last)
-        *_, other_task, step = make_stepper(preset(scenario, name, net=net), last)
+        *_, other_task, step = make_stepper(default_spec(scenario, name, net=net), last)
         with task.train.opened(load=True), other_task.train.opened(load=True):
             pairs = [time_pair(plain_step, step) for _ in range(2 * ROUNDS * STEPS)]
             costs[name] = median(seconds / plain_seconds for plain_seconds, seconds in pairs)
@@ -172,7 +170,7 @@ def measure_fisher(spec: Spec) -> float:
         epoch, importance = [], []
         for _ in range(3):
             start = time.perf_counter()
-            for _ in range(spec.training.passes(len(task.train))):
+            for _ in range(spec.training.steps_per_epoch(len(task.train))):
                 step()
             middle = time.perf_counter()
             fisher(learner, task.train)
@@ -319,7 +317,7 @@ def measure_peak(scenario: str, method: str, net: str) -> float:
 
     A short run of at most ten tasks is enough, because all images are loaded at once.
     """
-    spec = preset(scenario, method, net=net)
+    spec = default_spec(scenario, method, net=net)
     settle(spec.threads)
     tasks = spec.scenario.tasks(spec.seed)
     first = replace(tasks, tasks=tasks.tasks[:10])

@@ -156,7 +156,7 @@ def compare_table1(form: Format, out: Path | None) -> int:
         raise WrongCallError(f"format {form} is not there for table1; choose from text, json")
     from engram.cli.look import description, print_rows
     from engram.scenarios.categorize import ROWS
-    from engram.scenarios.names import scenario
+    from engram.scenarios.create import scenario
 
     names = [f"{maker}-mnist/{kind}" for maker in ("split", "permuted") for kind in ("iid", "domain", "class", "task")]
     found = []

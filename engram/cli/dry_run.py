@@ -15,7 +15,7 @@ from engram.bench.measure import make_stepper
 from engram.cli.options import Flag
 from engram.cli.resolve import prefixed
 from engram.cli.screen import OUT
-from engram.learning.memory import size
+from engram.learning.memory import bytes_of
 from engram.learning.train import total_steps
 from engram.methods._replay import GenerativeReplay
 from engram.methods.lwf import LwF
@@ -74,9 +74,9 @@ def estimate(spec: Spec) -> dict[str, Any]:
         "step_ms": 1000 * seconds,
         "seconds": steps * seconds,
         "bytes": {
-            "network": size(learner.params),
-            "optimizer": size(learner.optimizer.state_dict()["state"]),
-            "images": size(list(leaves.values())),
+            "network": bytes_of(learner.params),
+            "optimizer": bytes_of(learner.optimizer.state_dict()["state"]),
+            "images": bytes_of(list(leaves.values())),
             "kept": method.kept_bytes(spec.net.build(tasks.shape, tasks.outputs), math.prod(tasks.shape)),
         },
     }

@@ -222,7 +222,7 @@ def ls_methods() -> list[dict[str, Any]]:
 
 def ls_scenarios() -> list[dict[str, Any]]:
     from engram.scenarios.names import NAMED_SCENARIOS, parse_name, preparation
-    from engram.scenarios.task import KINDS
+    from engram.scenarios.kinds import KINDS
 
     rows = []
     for name in NAMED_SCENARIOS:

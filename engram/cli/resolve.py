@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
-import math
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, get_args
@@ -13,32 +13,31 @@ import torch
 
 from engram.cli import WrongCallError
 from engram.cli.options import Flag, flags_of, given
-from engram.learning.combine import combine
-from engram.learning.evaluate import Evaluation
+from engram.core.messages import unknown
+from engram.core.registry import METHODS, NETS, load_file
+from engram.learning.budget import fit_budget
 from engram.learning.method import Method
 from engram.learning.train import new_learner
-from engram.methods import load_file, methods, name_of
-from engram.methods.rehearsal import Rehearsal
-from engram.runs import records
 from engram.runs.checkpoints import check_kept
+from engram.runs.defaults import CLASS_DEFAULT, Protocol, choose_values, confirmed_sources, default_setting
+from engram.runs.records import read_records
 from engram.runs.run import resolve_device
-from engram.runs.spec import NETS, Spec, SpecError, net_name, new_net
+from engram.runs.setting import Setting
+from engram.runs.spec import Spec, SpecError, spec_of_setting
 from engram.scenarios.names import is_name, parse_name, with_letters
-from engram.studies.hsu2018.cells import Protocol
-from engram.studies.hsu2018.presets import DEFAULT, settings
-from engram.studies.hsu2018.sources import as_in_print
+
+FILE_FLAGS = ("--file", "--method-file")
 
 
-def with_method_files(arguments: list[str]) -> list[str]:
-    """Loads the files of --method-file and takes the flag out: the methods in them are flags' and names' source."""
+def with_files(arguments: list[str]) -> list[str]:
+    """Loads the files of --file and takes the flag out: what they define are names and flags like any other."""
     left = []
     words = iter(arguments)
     try:
         for word in words:
-            if word == "--method-file":
-                load_file(Path(next(words, "")))
-            elif word.startswith("--method-file="):
-                load_file(Path(word.partition("=")[2]))
+            flag, equals, value = word.partition("=")
+            if flag in FILE_FLAGS:
+                load_file(Path(value if equals else next(words, "")))
             else:
                 left.append(word)
     except ValueError as error:
@@ -46,7 +45,7 @@ def with_method_files(arguments: list[str]) -> list[str]:
     return left
 
 
-def taken(arguments: list[str], flag: str) -> tuple[list[str], str | None]:
+def take_flag(arguments: list[str], flag: str) -> tuple[list[str], str | None]:
     """(the other words, the value of a flag that decides which other flags there are)."""
     left, value = [], None
     words = iter(arguments)
@@ -62,46 +61,28 @@ def taken(arguments: list[str], flag: str) -> tuple[list[str], str | None]:
 
 def net_and_letters(arguments: list[str], scenario_name: str) -> tuple[list[str], str, str]:
     """(the other words, --net, the scenario's name with --letters in it)."""
-    arguments, net = taken(arguments, "--net")
-    arguments, letters = taken(arguments, "--letters")
+    arguments, net = take_flag(arguments, "--net")
+    arguments, letters = take_flag(arguments, "--letters")
     if net is not None and net not in NETS:
-        raise WrongCallError(f"net {net!r} is unknown; choose from {', '.join(NETS)}")
+        raise WrongCallError(unknown("net", net, NETS))
     return arguments, net or "mlp", scenario_name if letters is None else with_letters(scenario_name, letters)
 
 
-def fitted(spec: Spec, options: Any) -> Spec:
+def apply_limits(spec: Spec, options: Any) -> Spec:
     """The spec within what the learner may use: no boundaries, so many bytes."""
     if options.no_boundaries and "boundaries" in spec.method.needs:
-        free = ", ".join(name for name, cls in methods().items() if "boundaries" not in cls.needs)
-        raise ValueError(f"method {spec.method_name} needs task boundaries; without them there are {free}")
+        free = [name for name in METHODS if "boundaries" not in METHODS.facts(name).literals.get("needs", ())]
+        raise ValueError(f"method {spec.method_name} needs task boundaries; without them there are {', '.join(free)}")
     if options.memory_budget is None:
         return spec
     budget = positive("memory_budget", options.memory_budget)
     tasks = spec.scenario.tasks(spec.seed)
-    pixels = math.prod(tasks.shape)
     net = spec.net.build(tasks.shape, tasks.outputs)
-    buffers = [m for m in spec.method.members() if isinstance(m, Rehearsal)]
-    for member in spec.method.members():
-        if member.kept and type(member).kept_bytes is Method.kept_bytes:
-            raise ValueError(
-                f"memory_budget {budget:,}: {name_of(member)} does not say how much it keeps; give it a kept_bytes"
-            )
-    fixed = sum(m.kept_bytes(net, pixels) for m in spec.method.members() if m not in buffers)
-    if fixed > budget:
-        raise ValueError(f"method {spec.method_name} keeps {fixed:,} bytes, more than memory_budget {budget:,}")
-    members = list(spec.method.members())
-    for buffer in buffers:
-        slots = len(tasks) * buffer.slots()
-        scales = slots * 2 * tasks.shape[0] * torch.float32.itemsize  # each slot keeps how its pixels are scaled
-        images = max(0, budget - fixed - scales) // buffer.image_bytes(pixels)
-        if images < slots:
-            raise ValueError(f"memory_budget {budget:,} leaves room for {images} images; {slots} or more are needed")
-        members[members.index(buffer)] = replace(buffer, capacity=images)
-    return replace(spec, method=combine(members))
+    return replace(spec, method=fit_budget(spec.method, budget, net, tasks, METHODS.name_of))
 
 
-def tried(spec: Spec) -> None:
-    """Deals the tasks, builds network and method and begins the first task: what only they can tell is told before
+def try_spec(spec: Spec) -> None:
+    """Draws the tasks, builds network and method and begins the first task: what only they can tell is told before
     anything runs."""
     tasks, method = spec.scenario.tasks(spec.seed), copy.deepcopy(spec.method)
     try:
@@ -113,12 +94,12 @@ def tried(spec: Spec) -> None:
         method.begin_task(learner, first)
     except ValueError:
         raise
-    except Exception:  # a fault, no refusal: the run will meet it again, and record it
+    except Exception:  # a fault, not a refusal: the run will meet it again, and record it
         return
 
 
 def positionals(arguments: list[str]) -> tuple[list[str], str, str]:
-    """(the flags, scenario, method): in front, or after flags where the first is the name of a scenario."""
+    """(the flags, scenario, method): in front, or after flags if the first is the name of a scenario."""
     for i, word in enumerate(arguments):
         if word.startswith("-") or (i > 0 and not is_name(word)):
             continue
@@ -131,51 +112,62 @@ def positionals(arguments: list[str]) -> tuple[list[str], str, str]:
 
 def protocol_of(arguments: list[str]) -> Protocol:
     """The protocol asked for: it decides on the defaults of all other flags."""
-    for word, following in zip(arguments, [*arguments[1:], ""], strict=False):
-        value = following if word == "--protocol" else word.removeprefix("--protocol=")
-        if word == "--protocol" or value != word:
-            if value not in get_args(Protocol):
-                raise ValueError(f"protocol {value!r} is unknown; choose from {', '.join(get_args(Protocol))}")
-            return "own" if value == "own" else "common"
-    return "own"
+    _, value = take_flag(arguments, "--protocol")
+    if value is not None and value not in get_args(Protocol):
+        raise ValueError(unknown("protocol", value, get_args(Protocol)))
+    return "common" if value == "common" else "own"
 
 
-def all_flags(base: Spec, scenario_name: str, method_name: str, protocol: Protocol = "own") -> list[Flag]:
-    """Every value that a run is defined by, with the preset's as defaults."""
-    groups = settings(parse_name(scenario_name), method_name, protocol, net_name(base.net))
-    sources = as_in_print(scenario_name, method_name.split("+"), protocol)
-    for group, values in groups.items():
-        sources[group] |= {field: s.source for field, s in values.items()}
+def chosen_optimizer(arguments: list[str]) -> str | None:
+    """The optimiser asked for: it decides on the default of the learning rate."""
+    return take_flag(arguments, "--optimizer")[1]
+
+
+def all_flags(base: Spec, setting: Setting, protocol: Protocol = "own") -> list[Flag]:
+    """Every value that a run is defined by, with the setting's as defaults, and where they come from."""
+    sources = confirmed_sources(setting, protocol) | dict(setting.sources)
     flags = []
     for group in ("scenario", "method", "net", "training", "evaluation"):
         if group == "method":
-            for prefix, member in prefixed(base.method).items():
-                flags += flags_of(group, member, sources[group], DEFAULT, prefix)
+            for prefix, member in members_by_prefix(base.method).items():
+                flags += flags_of(group, member, sources, CLASS_DEFAULT, prefix)
         else:
-            flags += flags_of(group, getattr(base, group), sources[group], DEFAULT)
+            flags += flags_of(group, getattr(base, group), sources, CLASS_DEFAULT)
     return flags
 
 
-def prefixed(method: Method) -> dict[str, Method]:
-    """What the flags of each member begin with; nothing where there is one."""
+def members_by_prefix(method: Method) -> dict[str, Method]:
+    """What the flags of each member begin with; nothing if there is one."""
     members = method.members()
-    return {name_of(member) if len(members) > 1 else "": member for member in members}
+    return {METHODS.name_of(member) if len(members) > 1 else "": member for member in members}
 
 
-def spec_from(base: Spec, flags: list[Flag], options: Any) -> Spec:
-    """The spec with what the command line changed."""
-    on_nodes = options.engine == "ray" and options.device != "auto"  # whose devices are not ours
-    net = given(flags, options, "net")
-    if "hidden" in net and not net["hidden"]:
+def named_flags(arguments: Sequence[str]) -> set[str]:
+    """The flags that a command line names: `lr`, `si.coef`, `drop_last` (also of `--no-drop-last`)."""
+    words = [word.partition("=")[0].removeprefix("--") for word in arguments if word.startswith("--")]
+    return {name.removeprefix("no-").replace("-", "_") for name in words} | {name.replace("-", "_") for name in words}
+
+
+def choose(base: Setting, flags: list[Flag], options: Any, arguments: Sequence[str]) -> Setting:
+    """The setting with the values that the command line names: they beat every default."""
+    named = named_flags(arguments)
+    chosen: dict[str, Any] = {}
+    for group in ("scenario", "method", "net", "training", "evaluation"):
+        for member in dict.fromkeys(f.member for f in flags if f.group == group):
+            for field, value in given(flags, options, group, member).items():
+                label = f"{member}.{field}" if member else field
+                if label.replace("-", "_") in named:
+                    chosen[f"{group}.{label}"] = value
+    if "net.hidden" in chosen and not chosen["net.hidden"]:
         raise ValueError("hidden is empty; give the size of one layer or more")
-    return Spec(
-        scenario=replace(base.scenario, **given(flags, options, "scenario")),
-        method=combine(
-            [type(m)(**given(flags, options, "method", prefix)) for prefix, m in prefixed(base.method).items()]
-        ),
-        net=new_net(type(base.net), net),
-        training=replace(base.training, **given(flags, options, "training")),
-        evaluation=Evaluation(**given(flags, options, "evaluation")),
+    return choose_values(base, chosen, dict.fromkeys(chosen, "this command"))
+
+
+def spec_from(setting: Setting, options: Any) -> Spec:
+    """The spec of a setting on the device that was asked for."""
+    on_nodes = options.engine == "ray" and options.device != "auto"  # whose devices are not ours
+    return replace(
+        spec_of_setting(setting),
         threads=positive("threads", options.threads),
         device=options.device if on_nodes else resolve_device(options.device),
     )
@@ -196,6 +188,7 @@ def seeds_of(options: Any) -> list[int]:
 
 
 def find_spec(what: str, out: Path) -> dict[str, Any]:
+    """A recorded spec: in a JSON file, or by the key of a record."""
     path = Path(what)
     if path.is_file():
         try:
@@ -212,10 +205,14 @@ def find_spec(what: str, out: Path) -> dict[str, Any]:
             raise SpecError("not a spec of a run: it holds no names and values")
         return spec
     folders = list(dict.fromkeys((out, Path("runs"), Path("results"))))
-    for folder in folders:
-        for file in sorted(folder.glob("*.jsonl")):
-            for record in records.read(file):
-                if record.key == what:
-                    return record.spec
+    for record in read_records(*folders):
+        if record.key == what:
+            return record.spec
     *others, last = (f"{folder}/" for folder in folders)
     raise SpecError(f"{what!r} is neither a file nor the key of a record in {', '.join(others)} or {last}")
+
+
+def default_or_refuse(scenario: str, method: str, protocol: Protocol, net: str, optimizer: str | None) -> Setting:
+    """The setting of a scenario and a method, by names."""
+    parse_name(scenario)
+    return default_setting(scenario, method, protocol, net, optimizer).with_own_code()

@@ -6,7 +6,7 @@ import time
 import traceback
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol
@@ -17,7 +17,7 @@ from engram.runs.checkpoints import Checkpoints
 from engram.runs.records import Record
 from engram.runs.run import compute, failed
 from engram.runs.spec import Spec
-from engram.runs.store import RECORDS, Claim, Store
+from engram.runs.store import RECORDS, RunLock, Store
 
 
 class EngineError(RuntimeError):
@@ -26,10 +26,9 @@ class EngineError(RuntimeError):
 
 @dataclass(frozen=True, eq=False)
 class Job:
-    """A run to compute, with its preset and its role in a search."""
+    """A run to compute, and its role in a search."""
 
     spec: Spec
-    preset: str | None = None
     search: dict[str, Any] | None = None
     """Written to the record; see `Record.search`."""
 
@@ -115,9 +114,6 @@ def run_jobs(
     known, waiting = store.finished(), deque[Job]()
     for job in jobs:
         if record := known.get(job.key):
-            if job.preset and not record.preset:  # run from Python, where published settings are not known
-                record = replace(record, preset=job.preset)
-                store.add(record, file)
             yield job, record
         else:
             waiting.append(job)
@@ -138,7 +134,7 @@ class Driver:
 
     def __init__(self, store: Store, engine: Engine, file: str, watch: Callable[[At], None], say: Say) -> None:
         self.store, self.engine, self.file, self.watch, self.say = store, engine, file, watch, say
-        self.running: dict[Job, Claim] = {}
+        self.running: dict[Job, RunLock] = {}
         self.deaths: Counter[Job] = Counter()
         self.ended: deque[Ended] = deque()
 
@@ -154,8 +150,8 @@ class Driver:
                 while self.ended:
                     yield from self.conclude(self.ended.popleft())
         finally:
-            for claim in self.running.values():
-                claim.release()
+            for lock in self.running.values():
+                lock.release()
 
     def fill(self, waiting: deque[Job], slots: int) -> Iterator[tuple[Job, Record]]:
         """Submit as many runs as the engine has room for; runs that another process computes are postponed."""
@@ -163,14 +159,14 @@ class Driver:
             if len(self.running) >= slots:
                 return
             job = waiting.popleft()
-            claim = self.store.claim(job.key)
-            if claim is None:
+            lock = self.store.lock_run(job.key)
+            if lock is None:
                 waiting.append(job)
             elif record := self.store.finished().get(job.key):  # another process was faster
-                claim.release()
+                lock.release()
                 yield job, record
             else:
-                self.running[job] = claim
+                self.running[job] = lock
                 self.submit(job)
 
     def submit(self, job: Job) -> None:
@@ -184,9 +180,9 @@ class Driver:
 
     def wait_for_others(self, job: Job) -> None:
         self.say(f"{job}: another process is running it; waiting for its record")
-        claim = self.store.claim(job.key, wait=True)
-        assert claim is not None
-        claim.release()
+        lock = self.store.lock_run(job.key, wait=True)
+        assert lock is not None
+        lock.release()
 
     def conclude(self, end: Ended) -> Iterator[tuple[Job, Record]]:
         """Write the record of a run that ended; if there is none, try the run again."""
@@ -199,7 +195,7 @@ class Driver:
         record = end.record or failed(job.spec, end.why)
         if record.key != job.key:
             record = failed(job.spec, "the worker ran another version of engram or of the method")
-        record.preset, record.search = job.preset, job.search or {}
+        record.search = job.search or {}
         self.store.add(record, self.file)
         self.running.pop(job).release()
         yield job, record

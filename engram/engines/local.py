@@ -19,11 +19,12 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from engram.core.code import UserFile, loaded_files
 from engram.core.messages import Say
+from engram.core.registry import load_file
 from engram.data import Images
 from engram.engines.driver import At, Ended, EngineError, Job, Report, compute_safely, throttle_progress
 from engram.engines.forks import CONTEXT, block_ctrl_c, start_fork_server
-from engram.methods import load_file, loaded_files
 from engram.runs.checkpoints import Checkpoints
 from engram.runs.run import failed
 from engram.runs.spec import from_json
@@ -191,7 +192,7 @@ def serve_runs(
     crash: Connection,
     environment: dict[str, str],
     folder: Path,
-    method_files: Sequence[tuple[str, str]],
+    user_files: Sequence[UserFile],
 ) -> None:
     """The main function of a worker: compute runs and send their records back, until the driver is gone."""
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
@@ -201,8 +202,8 @@ def serve_runs(
     os.dup2(2, 1)  # only the driver writes to standard output
     faulthandler.enable(crash.fileno(), all_threads=False)
     threading.Thread(target=exit_with_driver, daemon=True).start()
-    for path, text in method_files:
-        load_file(Path(path), text)
+    for file in user_files:
+        load_file(file)
     known: dict[str, Images] = {}
     try:
         pipe.send(("ready", None))

@@ -11,14 +11,14 @@ import time
 import traceback
 from collections.abc import Callable, Iterator
 from functools import cache
-from pathlib import Path
 from typing import Any
 
+from engram.core.code import UserFile, loaded_files
 from engram.core.messages import Say
+from engram.core.registry import load_file
 from engram.data import Images
 from engram.engines.driver import At, Ended, EngineError, Job, Report, compute_safely, throttle_progress
 from engram.learning.train import Checkpoint
-from engram.methods import load_file, loaded_files
 from engram.runs.checkpoints import Checkpoints, file_name, packed, unpacked
 from engram.runs.run import failed
 from engram.runs.spec import from_json
@@ -149,7 +149,7 @@ class OnRay:
 
 def stream_run(
     spec: dict[str, Any],
-    files: tuple[tuple[str, str], ...],
+    files: tuple[UserFile, ...],
     resume: bytes | None,
     checkpoint_every: float,
     *images: Images,
@@ -163,7 +163,7 @@ def stream_run(
 
     def work() -> None:
         try:
-            load_methods(files)
+            load_user_files(files)
             known = from_json(spec, {one.fingerprint: one for one in images})
             watch = throttle_progress(lambda progress: messages.put(("at", (here, progress))), RAY_REPORT_SECONDS)
             save = throttle_checkpoints(lambda checkpoint: messages.put(("checkpoint", checkpoint)), checkpoint_every)
@@ -187,10 +187,10 @@ def stream_run(
 
 
 @cache
-def load_methods(files: tuple[tuple[str, str], ...]) -> None:
-    """Load the method files of the driver, which are only on the driver's machine."""
-    for path, text in files:
-        load_file(Path(path), text)
+def load_user_files(files: tuple[UserFile, ...]) -> None:
+    """Load the files that the driver has loaded, which are only on the driver's machine."""
+    for file in files:
+        load_file(file)
 
 
 def throttle_checkpoints(send: Callable[[tuple[str, bytes]], None], seconds: float) -> Callable[[Checkpoint], None]:

@@ -10,12 +10,14 @@ from engram.learning.learner import Learner
 from engram.learning.method import Method
 from engram.scenarios.task import Batch, Data, Task, Tasks
 
-SOLE = ("network", "curriculum", "data", "loss")
-"""Hooks that give something back: two members cannot both have their way."""
+SOLE = ("network", "curriculum", "data", "loss", "scores")
+"""Hooks that return something: at most one member may override each of them."""
+STAGES = ("read", "add", "project")
+"""The order in which members adjust gradients."""
 
 
 def combine(methods: Sequence[Method]) -> Method:
-    """One method that does what all of these do; refused where two of them want the same thing."""
+    """One method that does what all of these do; refused if two of them override the same hook of `SOLE`."""
     for method in methods if isinstance(methods, list | tuple) else [methods]:
         if not isinstance(method, Method):
             raise TypeError(f"method {method!r} is none; give an instance, such as engram.EWC(coef=600), or several")
@@ -29,12 +31,12 @@ def combine(methods: Sequence[Method]) -> Method:
 
 
 class Combined(Method):
-    """Members act in their order, on gradients in that of their `turn`; at most one of them decides on network,
-    curriculum, data and loss each."""
+    """Members act in their order, on gradients in that of their `gradient_stage`; at most one of them decides on
+    network, curriculum, data, loss and scores each."""
 
     def __init__(self, methods: tuple[Method, ...]) -> None:
         self._members = methods
-        self._turns = sorted(methods, key=lambda member: member.turn)
+        self._by_stage = sorted(methods, key=lambda member: STAGES.index(member.gradient_stage))
         self._sole = {}
         for hook in SOLE:
             deciding = [m for m in methods if getattr(type(m), hook) is not getattr(Method, hook)]
@@ -42,7 +44,7 @@ class Combined(Method):
                 names = " and ".join(type(m).__name__ for m in deciding)
                 raise ValueError(f"{names} cannot be combined: each decides on the {hook}")
             self._sole[hook] = deciding[0] if deciding else methods[0]
-        # instance attributes, where a plain method has them on its class
+        # instance attributes; a plain method has them on its class
         self.needs = frozenset().union(*(m.needs for m in methods))  # type: ignore[misc]
         optimizers = sorted({m.optimizer for m in methods} - {Method.optimizer})
         if len(optimizers) > 1:
@@ -88,16 +90,19 @@ class Combined(Method):
             member.begin_task(learner, task)
 
     def adjust_gradients(self, learner: Learner, batch: Batch) -> None:
-        for member in self._turns:
+        for member in self._by_stage:
             member.adjust_gradients(learner, batch)
 
-    def after_step(self, learner: Learner) -> None:
+    def after_step(self, learner: Learner, batch: Batch) -> None:
         for member in self._members:
-            member.after_step(learner)
+            member.after_step(learner, batch)
 
     def end_task(self, learner: Learner, task: Task) -> None:
         for member in self._members:
             member.end_task(learner, task)
+
+    def scores(self, learner: Learner, x: Tensor, task: int | None) -> Tensor:
+        return self._sole["scores"].scores(learner, x, task)
 
     def samples(self, learner: Learner, n: int) -> Tensor | None:
         drawn = (member.samples(learner, n) for member in self._members)

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import unfold
 
+from engram.learning import fast
 from engram.learning.learner import Learner, Params, in_eval_mode
 from engram.scenarios.task import Batch, Data
 
@@ -38,16 +39,16 @@ def fisher(
         estimator: `sample`: mean of squared per-sample gradients. `batch`: mean over shuffled mini-batches of
             size times squared gradient of the mini-batch's mean loss (the authors' permuted-domain scripts),
             which is larger wherever the mean gradient is not zero.
-        batch: Images a mini-batch.
+        batch: Images per mini-batch.
     """
     check_estimator(label, estimator)
     with in_eval_mode(learner.net):
         if estimator == "sample":
             return per_sample(learner, data, label)
         total = [torch.zeros_like(p) for p in learner.params]
-        count, rng = 0, learner.rng("fisher labels")
-        for chunk in shuffled(learner, data, batch):
-            chosen = chunk._replace(y=labels(learner, chunk, label, rng))
+        count, rng = 0, learner.fresh_rng("fisher labels")
+        for chunk in shuffled_batches(learner, data, batch):
+            chosen = chunk._replace(y=choose_labels(learner, chunk, label, rng))
             for sum_, g in zip(total, learner.gradients(chosen), strict=True):
                 sum_.addcmul_(g, g, value=len(chunk.y))
             count += 1
@@ -63,15 +64,16 @@ def per_sample(learner: Learner, data: Data, label: Label) -> Params:
     """Mean over images of squared gradients."""
     total = [torch.zeros_like(p) for p in learner.params]
     outputs = learner.active(data.tasks[0])
-    rng = learner.rng("fisher labels")
+    rng = learner.fresh_rng("fisher labels")
     for chunk in data.chunks(CHUNK):
         if label == "exact":
             classes = torch.arange(outputs.start, outputs.stop, device=chunk.y.device)
             chosen = [(c.expand_as(chunk.y), True) for c in classes]
         else:
-            chosen = [(labels(learner, chunk, label, rng), False)]
+            chosen = [(choose_labels(learner, chunk, label, rng), False)]
         for y, weighted in chosen:
-            squares = summed_gradients(learner.net, chunk.x, delta_of(y, outputs, weighted), torch.square)
+            inputs = learner.inputs(chunk.x, chunk.t)
+            squares = summed_gradients(learner.net, inputs, delta_of(y, outputs, weighted), torch.square)
             for sum_, square in zip(total, squares, strict=True):
                 sum_ += square
     return [t / len(data) for t in total]
@@ -93,12 +95,12 @@ def delta_of(y: Tensor, outputs: slice, weighted: bool) -> Delta:
     return delta
 
 
-def labels(learner: Learner, batch: Batch, label: Label, rng: torch.Generator) -> Tensor:
+def choose_labels(learner: Learner, batch: Batch, label: Label, rng: torch.Generator) -> Tensor:
     """The outputs whose likelihood is taken."""
     if label == "true":
         return batch.y
     outputs = learner.active(batch.tasks[0])
-    logits = learner.logits(batch.x)[:, outputs]
+    logits = learner.logits(batch.x, batch.t)[:, outputs]
     if label == "predicted":
         chosen = logits.argmax(1)
     else:
@@ -106,29 +108,30 @@ def labels(learner: Learner, batch: Batch, label: Label, rng: torch.Generator) -
     return chosen.add_(outputs.start)
 
 
-def shuffled(learner: Learner, data: Data, batch: int) -> Iterator[Batch]:
-    order = torch.randperm(len(data), generator=learner.rng("fisher")).to(data.device)
+def shuffled_batches(learner: Learner, data: Data, batch: int) -> Iterator[Batch]:
+    order = torch.randperm(len(data), generator=learner.fresh_rng("fisher")).to(data.device)
     for indices in torch.split(order, batch):
         yield data.batch(indices)
 
 
-def summed_gradients(net: nn.Module, x: Tensor, delta: Delta, of: Callable[[Tensor], Tensor]) -> Params:
+def summed_gradients(
+    net: nn.Module, inputs: tuple[Tensor, ...], delta: Delta, of: Callable[[Tensor], Tensor]
+) -> Params:
     """Σ over images of the square, or the absolute value, of the gradient of each one's own loss.
 
     Both are multiplicative, and a linear layer's per-sample gradient is an outer product δ ⊗ a: so its sum is one
     matrix product, of(δ)ᵀ of(a). A convolution's is formed image by image from its patches; a network with any other
     layer goes through torch.func.
     """
-    taps = getattr(net, "taps", None)
-    if taps is not None:
-        return [s for a, g in taps(x, delta) for s in (of(g).t() @ of(a), of(g).sum(0))]
+    if fast.has_closed_form(net):
+        return [s for a, g in fast.layer_gradients(net, inputs[0], delta) for s in (of(g).t() @ of(a), of(g).sum(0))]
     layers = [m for m in net.modules() if any(True for _ in m.parameters(recurse=False))]
     owned = [p for layer in layers for p in layer.parameters(recurse=False)]
     each_once = len(set(owned)) == len(owned) and all(p.requires_grad for p in owned)
     if each_once and all(type(layer) is nn.Linear or is_plain_convolution(layer) for layer in layers):
         with suppress(NoClosedFormError):
-            return by_layer(net, layers, x, delta, of)
-    return by_function(net, x, delta, of)
+            return by_layer(net, layers, inputs, delta, of)
+    return by_function(net, inputs, delta, of)
 
 
 class NoClosedFormError(Exception):
@@ -145,7 +148,7 @@ def is_plain_convolution(layer: nn.Module) -> bool:
 
 
 def by_layer(
-    net: nn.Module, layers: list[nn.Module], x: Tensor, delta: Delta, of: Callable[[Tensor], Tensor]
+    net: nn.Module, layers: list[nn.Module], called_with: tuple[Tensor, ...], delta: Delta, of: Callable[[Tensor], Tensor]
 ) -> Params:
     """Closed forms from each layer's input and the loss's gradient at its output."""
     inputs: dict[nn.Module, Tensor] = {}
@@ -161,7 +164,7 @@ def by_layer(
     handles = [layer.register_forward_hook(note) for layer in layers]
     try:
         with torch.enable_grad():
-            logits = net(x)
+            logits = net(*called_with)
     finally:
         for handle in handles:
             handle.remove()
@@ -192,17 +195,19 @@ def of_convolution(layer: nn.Conv2d, a: Tensor, g: Tensor, of: Callable[[Tensor]
     return total.view_as(layer.weight)
 
 
-def by_function(net: nn.Module, x: Tensor, delta: Delta, of: Callable[[Tensor], Tensor]) -> Params:
+def by_function(
+    net: nn.Module, inputs: tuple[Tensor, ...], delta: Delta, of: Callable[[Tensor], Tensor]
+) -> Params:
     """Per-sample gradients of any network by torch.func."""
     params = {name: p.detach() for name, p in net.named_parameters() if p.requires_grad}
     rest = dict(net.named_buffers())
-    targets = delta(net(x).detach())
+    targets = delta(net(*inputs).detach())
 
-    def weighted(values: dict[str, Tensor], image: Tensor, target: Tensor) -> Tensor:
-        out: Tensor = torch.func.functional_call(net, {**values, **rest}, (image[None],))
+    def weighted(values: dict[str, Tensor], target: Tensor, *one: Tensor) -> Tensor:
+        out: Tensor = torch.func.functional_call(net, {**values, **rest}, tuple(value[None] for value in one))
         return (out[0] * target).sum()
 
     at_once = max(1, PER_SAMPLE_FLOATS // sum(p.numel() for p in params.values()))
-    each = torch.func.vmap(torch.func.grad(weighted), in_dims=(None, 0, 0), chunk_size=at_once)
-    gradients = each(params, x, targets)
+    each = torch.func.vmap(torch.func.grad(weighted), in_dims=(None, 0, *(0 for _ in inputs)), chunk_size=at_once)
+    gradients = each(params, targets, *inputs)
     return [of(gradients[name]).sum(0) for name in params]

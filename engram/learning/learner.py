@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import copy
+import inspect
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from typing import Annotated
 
 import torch
@@ -15,13 +17,11 @@ from torch.nn.functional import cross_entropy
 from engram.core.ranges import Log
 from engram.core.streams import stream
 from engram.core.validation import check_values
+from engram.learning import fast
 from engram.learning.optimizer import Optimizer, accepted_options
 from engram.scenarios.task import Batch, Data, Tasks
 
 Params = list[Tensor]
-aten = torch.ops.aten
-MEAN, NOTHING_IGNORED = 1, -100
-"""nll_loss's reduction, and the label that it would leave out."""
 
 
 @dataclass(frozen=True)
@@ -29,21 +29,21 @@ class Training:
     """How long and how each task is trained: by epochs, or by steps."""
 
     epochs: int = 4
-    """Passes over a task's data."""
+    """Epochs per task."""
     steps: int = 0
-    """Optimiser steps a task, reshuffling when the data are used up; 0: by epochs."""
+    """Optimiser steps per task, reshuffling when the data are used up; 0: by epochs."""
     batch: int = 128
-    """Images a step."""
+    """Images per step."""
     optimizer: str = "adam"
     """Any optimiser of torch.optim, in lower case."""
     lr: Annotated[float, Log(1e-4, 1e-1)] = 1e-3
-    """Learning rate, constant."""
+    """Learning rate; constant unless a method sets `learner.lr`."""
     momentum: float = 0.0
     """For optimisers that have it."""
     weight_decay: float = 0.0
     """For optimisers that have it."""
     drop_last: bool = False
-    """Leave out a pass's last batch where it is not full."""
+    """Leave out the last batch of an epoch if it is not full."""
     reset_optimizer: bool = False
     """Start each task with a fresh optimiser state."""
 
@@ -59,28 +59,28 @@ class Training:
             raise ValueError(f"lr {self.lr} is out of range; give a number above 0")
         accepted_options(self.optimizer, self.momentum, self.weight_decay)
 
-    def passes(self, images: int) -> int:
-        """Batches in one pass."""
+    def steps_per_epoch(self, images: int) -> int:
+        """Batches in one epoch."""
         full, rest = divmod(images, self.batch)
         return full if self.drop_last and full else full + (rest > 0)
 
     def steps_for(self, images: int) -> int:
         """Optimiser steps that a task of so many images takes."""
-        return self.steps or self.epochs * self.passes(images)
+        return self.steps or self.epochs * self.steps_per_epoch(images)
 
 
-def batches(data: Data, training: Training, rng: torch.Generator, skip_passes: int = 0) -> Iterator[Batch]:
+def batches(data: Data, training: Training, rng: torch.Generator, skip_epochs: int = 0) -> Iterator[Batch]:
     """The one stream of shuffled batches, by epochs or by steps."""
     left = training.steps_for(len(data))
-    per_pass = training.passes(len(data))
+    per_epoch = training.steps_per_epoch(len(data))
     done = 0
     while left > 0:
         order = data.order(rng, training.batch)
         done += 1
-        if done <= skip_passes:
-            left -= per_pass
+        if done <= skip_epochs:
+            left -= per_epoch
             continue
-        for indices in torch.split(order.to(data.device), training.batch)[: min(per_pass, left)]:
+        for indices in torch.split(order.to(data.device), training.batch)[: min(per_epoch, left)]:
             yield data.batch(indices)
             left -= 1
 
@@ -97,6 +97,12 @@ def in_eval_mode(net: nn.Module) -> Iterator[None]:
             module.training = training
 
 
+@cache
+def parameter_of_task(cls: type[nn.Module]) -> inspect.Parameter | None:
+    """The argument `t` of a network's forward, if it has one: the task of each sample."""
+    return inspect.signature(cls.forward).parameters.get("t")
+
+
 class Learner:
     """A network being trained on the tasks of a scenario."""
 
@@ -110,20 +116,82 @@ class Learner:
         """Index of the task at hand."""
         self.steps = 0
         """Optimiser steps so far, those of helpers (a generator, say) included."""
+        self.step_of_task = 0
+        """Steps that the network has taken in the task at hand."""
+        self.steps_of_task = 0
+        """Steps that it takes in this task in all. In `begin_task` it follows from `pass_sizes`; from the first step
+        on from the size of the method's data."""
+        self.network_replaced = False
+        """Whether the method trains another network than the one asked for."""
         self.params: Params = [p for p in self.net.parameters() if p.requires_grad]
         self.one = torch.ones((), device=device)
         self.watch: Callable[[float], None] = lambda _: None
         """Told the mean loss now and then by methods that train something beside the network."""
+        self._streams: dict[tuple[int, str], torch.Generator] = {}
+        self._output_layer: str | None = None
         self.new_optimizer()
 
     def new_optimizer(self) -> None:
         t = self.training
         self.optimizer = Optimizer(self.params, t.optimizer, t.lr, t.momentum, t.weight_decay)
 
-    def logits(self, x: Tensor) -> Tensor:
-        """(batch, pixels) → (batch, all outputs)"""
-        out: Tensor = self.net(x)
+    @property
+    def lr(self) -> float:
+        """The learning rate from the next step on. A new task does not reset it; a new optimiser does."""
+        return float(self.optimizer.param_groups[0]["lr"])
+
+    @lr.setter
+    def lr(self, value: float) -> None:
+        for group in self.optimizer.param_groups:
+            group["lr"] = float(value)
+
+    def logits(self, x: Tensor, t: Tensor | None = None) -> Tensor:
+        """(batch, pixels) → (batch, all outputs). `t`, the task of each sample, reaches networks that take it."""
+        out: Tensor = self.net(*self.inputs(x, t))
         return out
+
+    def inputs(self, x: Tensor, t: Tensor | None) -> tuple[Tensor, ...]:
+        """What the network is called with: x, and t if its `forward` takes an argument of that name."""
+        wanted = parameter_of_task(type(self.net))
+        if wanted is None or (t is None and wanted.default is not inspect.Parameter.empty):
+            return (x,)
+        if t is None:
+            raise ValueError(
+                f"{type(self.net).__name__} takes the task of each sample (t), which is not known here; "
+                "give its t a default, or give task identity (--give-task-identity)"
+            )
+        return x, t
+
+    def features(self, x: Tensor, t: Tensor | None = None) -> Tensor:
+        """(batch, pixels) → (batch, width): the input of the output layer.
+
+        That is the nn.Linear whose output is the network's, or the submodule that the network names in an attribute
+        `output_layer`.
+        """
+        name = self._output_layer or getattr(self.net, "output_layer", None)
+        named = self.net.named_modules() if name is None else [(name, self.net.get_submodule(name))]
+        candidates = {module: called for called, module in named if name or isinstance(module, nn.Linear)}
+        calls: list[tuple[nn.Module, Tensor, Tensor]] = []
+
+        def note(module: nn.Module, arguments: tuple[Tensor, ...], output: Tensor) -> None:
+            calls.append((module, arguments[0], output))
+
+        handles = [module.register_forward_hook(note) for module in candidates]
+        try:
+            logits = self.logits(x, t)
+        finally:
+            for handle in handles:
+                handle.remove()
+        last = [(module, features) for module, features, output in calls if output is logits]
+        if len(last) != 1:
+            raise ValueError(
+                f"{type(self.net).__name__} has no output layer to take features from: its output is not that of "
+                f"{name or 'an nn.Linear'}; let the network name the layer whose output it returns, "
+                'as in output_layer = "head"'
+            )
+        module, features = last[0]
+        self._output_layer = candidates[module]
+        return features
 
     def active(self, task: int) -> slice:
         """The outputs in play for a task: its own head, those seen so far, or all."""
@@ -131,7 +199,7 @@ class Learner:
 
     def loss(self, batch: Batch) -> Tensor:
         """Mean cross-entropy, each sample over its active outputs."""
-        return self.loss_of(self.logits(batch.x), batch)
+        return self.loss_of(self.logits(batch.x, batch.t), batch)
 
     def loss_of(self, logits: Tensor, batch: Batch) -> Tensor:
         """The same, from logits that were computed already."""
@@ -155,72 +223,77 @@ class Learner:
 
     @torch.no_grad()
     def predict(self, batch: Batch, mask: bool = True) -> Tensor:
-        """The likeliest of each sample's active outputs; without a mask, of all (a task's head is known anyway)."""
-        logits = self.logits(batch.x)
+        """The likeliest of each sample's active outputs, by the network's own logits."""
+        return self.largest(self.logits(batch.x, batch.t), batch.t, batch.tasks, mask)
+
+    def largest(self, scores: Tensor, t: Tensor, tasks: tuple[int, ...], mask: bool = True) -> Tensor:
+        """The largest of each sample's active outputs; without a mask, of all (a task's head is known anyway).
+
+        Args:
+            scores: (batch, all outputs)
+            t: (batch,), the task of each sample.
+            tasks: Those that may occur in t.
+            mask: Whether outputs that are not active are left out.
+        """
         if self.tasks.kind != "task":
-            outputs = self.active(batch.tasks[0]) if mask else slice(0, self.tasks.outputs)
-            return logits[:, outputs].argmax(1) + outputs.start
-        guess = torch.zeros_like(batch.y)
-        for task in batch.tasks:
+            outputs = self.active(tasks[0]) if mask else slice(0, self.tasks.outputs)
+            return scores[:, outputs].argmax(1) + outputs.start
+        guess = torch.zeros_like(t)
+        for task in tasks:
             head = self.active(task)
-            guess = torch.where(batch.t == task, logits[:, head].argmax(1) + head.start, guess)
+            guess = torch.where(t == task, scores[:, head].argmax(1) + head.start, guess)
         return guess
-
-    def loss_and_gradients(self, batch: Batch) -> tuple[Tensor, Params]:
-        """Of the plain loss, leaving p.grad alone; in closed form where the network has one."""
-        losses: list[Tensor] = []
-
-        def delta(logits: Tensor) -> Tensor:
-            loss, gradient = self.loss_and_delta(logits, batch)
-            losses.append(loss)
-            return gradient
-
-        gradients = self.gradients_from(batch.x, delta)
-        return losses[0], gradients
-
-    def gradients_from(self, x: Tensor, delta: Callable[[Tensor], Tensor]) -> Params:
-        """Of any function of the outputs, given its gradient at the logits; in closed form where there is one."""
-        closed_form = getattr(self.net, "gradients", None)
-        if closed_form is not None:
-            gradients: Params = closed_form(x, delta)
-            return gradients
-        with torch.enable_grad():
-            logits = self.logits(x)
-        found = torch.autograd.grad(logits, self.params, delta(logits.detach()), allow_unused=True)
-        return [torch.zeros_like(p) if g is None else g for p, g in zip(self.params, found, strict=True)]
-
-    def loss_and_delta(self, logits: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
-        """The loss and its gradient at the logits, by the kernels that autograd would call."""
-        if self.tasks.kind == "task" and len(batch.tasks) > 1:
-            with torch.enable_grad():
-                logits = logits.detach().requires_grad_()
-                loss = self.loss_of(logits, batch)
-                (gradient,) = torch.autograd.grad(loss, logits)
-            return loss.detach(), gradient
-        outputs = self.active(batch.tasks[0])
-        y = batch.y - outputs.start if outputs.start else batch.y
-        logs = torch.log_softmax(logits[:, outputs], 1)
-        loss, weight = aten.nll_loss_forward(logs, y, None, MEAN, NOTHING_IGNORED)
-        gradient = aten.nll_loss_backward(self.one, logs, y, None, MEAN, NOTHING_IGNORED, weight)
-        gradient = aten._log_softmax_backward_data(gradient, logs, 1, logs.dtype)
-        if gradient.shape == logits.shape:
-            return loss, gradient
-        everywhere = torch.zeros_like(logits)
-        everywhere[:, outputs] = gradient
-        return loss, everywhere
 
     def gradients(self, batch: Batch) -> Params:
         """Of the plain loss, leaving p.grad alone."""
-        return self.loss_and_gradients(batch)[1]
+        if fast.has_closed_form(self.net):
+            return fast.loss_and_gradients(self, self.net, batch)[1]
+        with torch.enable_grad():
+            loss = self.loss(batch)
+        return self._gradients_of(loss)
+
+    def gradients_from(self, x: Tensor, delta: Callable[[Tensor], Tensor], t: Tensor | None = None) -> Params:
+        """Of any function of the outputs, given its gradient at the logits."""
+        if fast.has_closed_form(self.net):
+            return fast.gradients_from(self.net, x, delta)
+        with torch.enable_grad():
+            logits = self.logits(x, t)
+        return self._gradients_of(logits, delta(logits.detach()))
+
+    def _gradients_of(self, value: Tensor, at_value: Tensor | None = None) -> Params:
+        gradients = torch.autograd.grad(value, self.params, at_value, allow_unused=True)
+        return [torch.zeros_like(p) if g is None else g for p, g in zip(self.params, gradients, strict=True)]
 
     def frozen(self) -> Learner:
         """A copy as at test time, without gradients and without an optimiser's state: a teacher."""
-        twin = copy.copy(self)
-        twin.net = copy.deepcopy(self.net).requires_grad_(False).eval()
-        twin.params = []
-        del twin.optimizer
-        return twin
+        teacher = copy.copy(self)
+        teacher.net = copy.deepcopy(self.net).requires_grad_(False).eval()
+        teacher.params = []
+        teacher._streams = {}
+        del teacher.optimizer
+        return teacher
 
     def rng(self, purpose: str) -> torch.Generator:
-        """The random stream of this run, task and purpose."""
+        """The random stream of this run, task and purpose: one, which a second call in the same task continues."""
+        name = (self.task, purpose)
+        if name not in self._streams:
+            self._streams[name] = stream(self.seed, purpose, self.task)
+        return self._streams[name]
+
+    def fresh_rng(self, purpose: str) -> torch.Generator:
+        """The same stream from its beginning, whoever has drawn from it."""
         return stream(self.seed, purpose, self.task)
+
+    def begin_task(self, task: int, steps: int) -> None:
+        """Before a task: its streams begin anew."""
+        self.task, self.step_of_task, self.steps_of_task = task, 0, steps
+        self._streams.clear()
+
+    def stream_states(self) -> dict[str, Tensor]:
+        """Where this task's streams are, for a checkpoint within the task."""
+        return {purpose: rng.get_state() for (task, purpose), rng in self._streams.items() if task == self.task}
+
+    def set_stream_states(self, states: dict[str, Tensor]) -> None:
+        """Moves this task's streams, also those that a method holds already, to where a checkpoint left them."""
+        for purpose, state in states.items():
+            self.rng(purpose).set_state(state)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -11,20 +12,24 @@ from engram.learning.learner import Learner
 from engram.learning.method import Method
 
 
-def size(value: Any) -> int:
+class MemoryBudgetError(ValueError):
+    """A method keeps more than it declared, or than it was allowed."""
+
+
+def bytes_of(value: Any) -> int:
     """Bytes of all tensors and arrays inside a value."""
     if isinstance(value, Tensor):
         return value.numel() * value.element_size()
     if isinstance(value, np.ndarray):
         return value.nbytes
     if isinstance(value, Learner):  # a teacher
-        return size(value.net)
+        return bytes_of(value.net)
     if isinstance(value, nn.Module):
-        return sum(size(tensor) for tensor in value.state_dict().values())
+        return sum(bytes_of(tensor) for tensor in value.state_dict().values())
     if isinstance(value, dict):
-        return sum(size(v) for v in value.values())
+        return sum(bytes_of(v) for v in value.values())
     if isinstance(value, list | tuple):
-        return sum(size(v) for v in value)
+        return sum(bytes_of(v) for v in value)
     return 0
 
 
@@ -34,5 +39,31 @@ def memory(method: Method) -> dict[str, dict[str, int]]:
     for member in method.members():
         for part, names in (("kept", member.kept), ("working", member.working)):
             for name in names:
-                ledger[part][name] = ledger[part].get(name, 0) + size(getattr(member, name, None))
+                ledger[part][name] = ledger[part].get(name, 0) + bytes_of(getattr(member, name, None))
     return ledger
+
+
+def check_memory(method: Method, learner: Learner, budget: int | None = None) -> None:
+    """Refuses a method that keeps more bytes than it declares by `kept_bytes`, or more than the budget."""
+    total = 0
+    for member in method.members():
+        parts = {name: bytes_of(getattr(member, name, None)) for name in member.kept}
+        measured = sum(parts.values())
+        total += measured
+        if type(member).kept_bytes is Method.kept_bytes:
+            continue
+        declared = member.kept_bytes(learner.net, math.prod(learner.tasks.shape))
+        if measured > declared:
+            raise MemoryBudgetError(
+                f"{type(member).__name__} keeps {measured:,} bytes after task {learner.task + 1} ({in_words(parts)}) "
+                f"and declares {declared:,}; correct kept_bytes, or keep less"
+            )
+    if budget is not None and total > budget:
+        raise MemoryBudgetError(
+            f"the method keeps {total:,} bytes after task {learner.task + 1} ({in_words(memory(method)['kept'])}), "
+            f"more than memory_budget {budget:,}"
+        )
+
+
+def in_words(parts: dict[str, int]) -> str:
+    return ", ".join(f"{name} {size:,}" for name, size in parts.items())

@@ -2,45 +2,66 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Literal
 
+import torch
 from torch import Tensor, nn
 
 from engram.core.ranges import Each as Each
 from engram.core.ranges import Log as Log
 from engram.core.validation import check_values
+from engram.learning.hooks import check_class
 from engram.learning.learner import Learner
 from engram.scenarios.task import Batch, Data, Task, Tasks
+
+GradientStage = Literal["read", "add", "project"]
 
 
 @dataclass
 class Method:
-    """Plain training. A method overrides what it does differently; its fields are its hyper-parameters."""
+    """Plain training. A method overrides what it does differently; its fields are its hyper-parameters.
+
+    State is declared: what later tasks need in `kept`, what is rebuilt in each task in `working`. Attributes whose names
+    begin with an underscore are scratch. Both of the latter are deleted at every boundary.
+    """
 
     kept: ClassVar[tuple[str, ...]] = ()
-    """Attributes that live across a boundary: checkpoints and the ledger read them here."""
+    """Attributes that live across a boundary: they are in checkpoints and in the memory ledger."""
     working: ClassVar[tuple[str, ...]] = ()
-    """Attributes held beside them while training (teachers, path integrals); derived, so not in checkpoints."""
+    """Attributes held while a task is trained (teachers, path integrals); in the ledger, not in checkpoints."""
     needs: ClassVar[frozenset[str]] = frozenset()
     """Of {"boundaries", "task identity", "past data"}."""
+    title: ClassVar[str] = ""
+    """What tables and figures call it; empty: its name."""
+    family: ClassVar[str] = "own or combined"
+    """Kind of method: methods of a family share a colour on the page."""
+    look: ClassVar[tuple[str, str, str]] = ("", "", "")
+    """Colour, marker and dash in figures; empty: derived from the name."""
+    equal_memory: ClassVar[bool] = False
+    """Whether it belongs to the first paper's comparison at equal memory."""
     optimizer: ClassVar[str] = "adam"
-    """The optimiser where none is asked for."""
+    """The optimiser if none is asked for."""
     networks: ClassVar[int] = 1
     """Networks that take a task's steps each: 2 with a generator beside the learner's."""
-    turn: ClassVar[int] = 1
-    """Whose `adjust_gradients` comes when among combined methods: 0 wants the gradients of the loss alone, 1 adds to
-    them, 2 has the last word on their sum."""
+    gradient_stage: ClassVar[GradientStage] = "add"
+    """When `adjust_gradients` is called among combined methods: `read` sees the gradients of the loss alone, `add` adds
+    to them, `project` changes their sum."""
+    replays: ClassVar[bool] = False
+    """Whether a step costs more once there is a past: it goes over old data, or asks an old network."""
+    sized_by_budget: ClassVar[bool] = False
+    """Whether `fit_budget` can make it keep more or less."""
     checkpoints: ClassVar[str] = "task"
-    """`task`: resumable at each boundary; `epoch`: at each pass too (nothing is kept within a task)."""
+    """`task`: resumable at each boundary; `epoch`: after each epoch too (nothing is kept within a task)."""
 
     def __post_init__(self) -> None:
+        check_class(type(self), Method)
         check_values(self)
 
     @property
     def plain_loss(self) -> bool:
-        """Whether the loss is the learner's own, whose gradients have a closed form."""
+        """Whether the loss is the learner's own, whose gradients may have a closed form."""
         return type(self).loss is Method.loss
 
     def members(self) -> Sequence[Method]:
@@ -48,8 +69,15 @@ class Method:
         return (self,)
 
     def kept_bytes(self, net: nn.Module, pixels: int) -> int:
-        """What it keeps at a boundary, at most, with this network and with images of so many pixels."""
+        """Bytes that it keeps at a boundary, at most, with this network and with images of so many pixels.
+
+        To keep more than is declared here is an error.
+        """
         return 0
+
+    def fit_budget(self, budget: int, tasks: Tasks) -> Method:
+        """The method in the size at which it keeps at most so many bytes."""
+        return self
 
     def network(self, net: nn.Module, tasks: Tasks) -> nn.Module:
         """The network to train."""
@@ -70,7 +98,7 @@ class Method:
         return task.train
 
     def pass_sizes(self, images: Sequence[int]) -> list[int]:
-        """Images that a pass over each task draws, given how many new ones each has: the size of `data`, in advance."""
+        """Images per epoch of each task, given how many new ones each has: the size of `data`, in advance."""
         return list(images)
 
     def loss(self, learner: Learner, batch: Batch) -> Tensor:
@@ -80,12 +108,27 @@ class Method:
     def adjust_gradients(self, learner: Learner, batch: Batch) -> None:
         """Between the backward pass and the optimiser's step: penalties in closed form, projections."""
 
-    def after_step(self, learner: Learner) -> None:
+    def after_step(self, learner: Learner, batch: Batch) -> None:
         """After the optimiser's step."""
 
     def end_task(self, learner: Learner, task: Task) -> None:
         """After a task's last step, while its training data may still be read."""
 
+    def scores(self, learner: Learner, x: Tensor, task: int | None) -> Tensor:
+        """Test images, (n, pixels) → (n, all outputs): the largest active one is predicted.
+
+        Args:
+            learner: As training left it.
+            x: Images without their labels.
+            task: Their task; None outside task learning, unless task identity is given.
+        """
+        t = None if task is None else torch.full((len(x),), task, device=x.device)
+        return learner.logits(x, t)
+
+    def side_step(self, learner: Learner) -> Callable[[Batch], object] | None:
+        """A step of what is trained beside the network (a generator, say), for measuring its time; None: nothing is."""
+        return None
+
     def samples(self, learner: Learner, n: int) -> Tensor | None:
-        """Images that its generator draws, (n, pixels) in [0, 1]; None where it has none."""
+        """Images that its generator draws, (n, pixels) in [0, 1]; None if it has none."""
         return None

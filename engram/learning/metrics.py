@@ -1,33 +1,42 @@
-"""Metrics of a run, from `a[i][j]`: percent on task j after task i. Plain numbers, so that anyone can check them."""
+"""Metrics of a run, from `a[i][j]`: percent on task j after task i. Plain numbers, so that anyone can check them.
+
+A full T × T matrix, in which tasks are also measured before they are learned, is cut to its lower triangle.
+"""
 
 from collections.abc import Sequence
 
-Matrix = Sequence[Sequence[float]]
+AccuracyMatrix = Sequence[Sequence[float]]
 
 
 def mean(values: Sequence[float]) -> float:
     return sum(values) / len(values)
 
 
-def average_accuracy(a: Matrix) -> float:
+def lower_triangle(a: AccuracyMatrix) -> AccuracyMatrix:
+    """Of a full T × T matrix the tasks seen so far; another matrix as it is (`offline` has one row of T entries)."""
+    full = len(a) > 1 and all(len(row) == len(a) for row in a)
+    return [row[: i + 1] for i, row in enumerate(a)] if full else a
+
+
+def average_accuracy(a: AccuracyMatrix) -> float:
     """Over all tasks, after the last."""
     return mean(a[-1])
 
 
-def average_incremental_accuracy(a: Matrix) -> float:
+def average_incremental_accuracy(a: AccuracyMatrix) -> float:
     """The mean over time of the average over the tasks seen so far."""
-    return mean([mean(row) for row in a])
+    return mean([mean(row) for row in lower_triangle(a)])
 
 
-def forgetting(a: Matrix) -> float | None:
-    """How far each earlier task fell from its best before the end. None where there is no earlier task."""
+def forgetting(a: AccuracyMatrix) -> float | None:
+    """How far each earlier task fell from its best before the end. None if there is no earlier task."""
     if len(a) < 2:
         return None
     last = len(a) - 1
     return mean([max(a[i][j] for i in range(j, last)) - a[last][j] for j in range(last)])
 
 
-def backward_transfer(a: Matrix) -> float | None:
+def backward_transfer(a: AccuracyMatrix) -> float | None:
     """How later learning changed each earlier task."""
     if len(a) < 2:
         return None
@@ -42,8 +51,8 @@ def forward_transfer(before: Sequence[float], untrained: Sequence[float]) -> flo
     return mean([b - u for b, u in zip(before, untrained, strict=True)])
 
 
-def intransigence(a: Matrix, offline: Sequence[float]) -> float | None:
-    """How much worse a task is learned in its turn than by training on everything at once."""
+def intransigence(a: AccuracyMatrix, offline: Sequence[float]) -> float | None:
+    """How much worse a task is learned in sequence than by training on everything at once."""
     if len(a) < 2:
         return None
     return mean([offline[j] - a[j][j] for j in range(len(a))])

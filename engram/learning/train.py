@@ -12,13 +12,16 @@ from typing import Any, Literal
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
+from torch import Tensor, nn
 
-from engram.core.streams import stream
-from engram.learning.evaluate import Evaluation, accuracy, count_correct
+from engram.core.streams import own_global_generators, seed_global_generators, seed_of
+from engram.learning import fast
+from engram.learning.evaluate import Evaluation, accuracy, check_needs, check_network, count_correct
+from engram.learning.hooks import check_class
 from engram.learning.learner import Learner, Training, batches
-from engram.learning.memory import memory
+from engram.learning.memory import check_memory, memory
 from engram.learning.method import Method
+from engram.learning.state import check_state, drop_scratch, field_values, kept_state, restore_kept_state
 from engram.nets.net import Net
 from engram.scenarios.task import Batch, Task, Tasks
 
@@ -42,7 +45,7 @@ class Progress:
     accuracy: list[float] | None = None
     """Percent on each seen task: right after a task."""
     samples: NDArray[np.uint8] | None = None
-    """Images that the method's generator draws, where it has one: right after a task. (n, h, w) or (n, h, w, 3)"""
+    """Images that the method's generator draws, if it has one: right after a task. (n, h, w) or (n, h, w, 3)"""
 
 
 @dataclass
@@ -62,17 +65,19 @@ class Outcome:
     running: tuple[float, int] = (0.0, 0)
     """Summed loss and steps of the task at hand."""
     curve: list[dict[str, float]] = field(default_factory=list)
-    """Accuracy within tasks, where asked for."""
+    """Accuracy within tasks, if asked for."""
     untrained: list[float] = field(default_factory=list)
     before: list[float] = field(default_factory=list)
-    """Percent on tasks 2 … T, untrained and just before each was learned, where asked for."""
+    """Percent on tasks 2 … T, untrained and just before each was learned, if asked for."""
     resumed_after_task: int = 0
     resumed_after_epoch: int = 0
-    """Passes over the next task that were done where the run was resumed; both are 0 if it never was."""
+    """Epochs of the next task that were done when the run was resumed; both are 0 if it never was."""
+    network: dict[str, Any] = field(default_factory=dict)
+    """`class` and `parameters` of the network that was trained, if the method replaced the one asked for."""
 
 
 class DivergedError(ArithmeticError):
-    """The loss is not finite any more."""
+    """The loss is no longer finite."""
 
 
 class MisfitError(ValueError):
@@ -94,37 +99,46 @@ def train(
     save: Callable[[Checkpoint], None] = lambda _: None,
     resume: Checkpoint | None = None,
     watch: Callable[[Progress], None] = lambda _: None,
+    memory_budget: int | None = None,
 ) -> Outcome:
-    """Trains a fresh network on the tasks and says what came of it.
+    """Trains a fresh network on the tasks and returns what was measured.
 
     `save` gets a checkpoint at each boundary; a run that is given one as `resume` goes on from there and ends
     with the same bits; one that does not fit raises a MisfitError before anything is learned. The method's state is
-    its own object's: give each run a fresh one.
+    its own object's: give each run a fresh one. Global generators are seeded from the run's own streams, and left as
+    they were found. With a memory budget, a method that keeps more bytes at a boundary is an error.
     """
-    evaluation = evaluation or Evaluation()
-    with tasks.guarded():
-        learner = new_learner(tasks, method, net, training, seed, torch.device(device))
-        outcome = Outcome()
+    evaluation, device = evaluation or Evaluation(), torch.device(device)
+    check_method(method, tasks.kind, evaluation)
+    given = field_values(method)
+    with tasks.guarded(), own_global_generators(device):
+        learner = new_learner(tasks, method, net, training, seed, device)
+        check_state(method, given)
+        drop_scratch(method)
+        check_network(learner, evaluation)
+        outcome = Outcome(network=network_facts(learner) if learner.network_replaced else {})
         first_task = first_epoch = 0
+        streams: dict[str, Tensor] = {}
         if resume is not None:
-            outcome, first_task, first_epoch = restore(resume, learner, method)
+            outcome, first_task, first_epoch, streams = restore(resume, learner, method)
         clock = time.perf_counter() - outcome.seconds
         curriculum = method.curriculum(tasks)
-        total = total_steps(method, training, curriculum)
+        steps = task_steps(method, training, curriculum)
+        total = method.networks * sum(steps)
 
         def checkpoint(done: int, epoch: int = 0) -> None:
             outcome.steps, outcome.seconds = learner.steps, time.perf_counter() - clock
             save(copy.deepcopy(capture(outcome, learner, method, done, epoch)))
 
         if evaluation.forward_transfer and not outcome.untrained:
-            outcome.untrained = [accuracy(learner, task, evaluation.mask) for task in tasks[1:]]
+            outcome.untrained = [accuracy(learner, task, evaluation, method) for task in tasks[1:]]
         for number, task in enumerate(curriculum):
             if number < first_task:
                 continue
-            learner.task = task.index
+            learner.begin_task(task.index, steps[number])
             skip = first_epoch if number == first_task else 0
             if evaluation.forward_transfer and number > 0 and not skip:
-                outcome.before.append(accuracy(learner, task, evaluation.mask))
+                outcome.before.append(accuracy(learner, task, evaluation, method))
             if training.reset_optimizer and number > 0 and not skip:
                 learner.new_optimizer()
             try:
@@ -132,6 +146,7 @@ def train(
                     learn(
                         learner, method, task, outcome, evaluation,
                         skip=skip,
+                        streams=streams if skip else {},
                         each_epoch=lambda epoch, number=number: checkpoint(number, epoch),  # type: ignore[misc]
                         watch=lambda loss, number=number: watch(  # type: ignore[misc]
                             Progress(number + 1, len(curriculum), learner.steps, total, loss)
@@ -140,21 +155,35 @@ def train(
             except DivergedError:
                 outcome.status = "diverged"
                 break
-            counts = [count_correct(learner, past, evaluation.mask) for past in tasks[: task.index + 1]]
+            check_state(method, given)
+            check_memory(method, learner, memory_budget)
+            counts = [count_correct(learner, past, evaluation, method) for past in tasks[: task.index + 1]]
             outcome.accuracy.append([100 * right / n for right, n in counts])
             outcome.pooled_accuracy = 100 * sum(right for right, _ in counts) / sum(n for _, n in counts)
             where = Progress(number + 1, len(curriculum), learner.steps, total, outcome.losses[-1])
             watch(replace(where, accuracy=outcome.accuracy[-1], samples=samples(learner, method)))
             outcome.memory = memory(method)
+            drop_scratch(method)
             checkpoint(number + 1)
     outcome.steps, outcome.seconds = learner.steps, time.perf_counter() - clock
     return outcome
 
 
+def check_method(method: Method, kind: str, evaluation: Evaluation) -> None:
+    """Refuses, before anything runs, a method that would not do here what its author thinks."""
+    for member in method.members():
+        check_class(type(member), Method)
+    check_needs(method, kind, evaluation)
+
+
+def task_steps(method: Method, training: Training, curriculum: Sequence[Task]) -> list[int]:
+    """Optimiser steps of the network in each task."""
+    return [training.steps_for(size) for size in method.pass_sizes([len(task.train) for task in curriculum])]
+
+
 def total_steps(method: Method, training: Training, curriculum: Sequence[Task]) -> int:
     """Optimiser steps of a whole run, those of helpers included."""
-    sizes = method.pass_sizes([len(task.train) for task in curriculum])
-    return method.networks * sum(training.steps_for(size) for size in sizes)
+    return method.networks * sum(task_steps(method, training, curriculum))
 
 
 def learn(
@@ -165,48 +194,64 @@ def learn(
     evaluation: Evaluation,
     *,
     skip: int,
+    streams: dict[str, Tensor],
     each_epoch: Callable[[int], None],
     watch: Callable[[float], None],
 ) -> None:
-    """One task, from its first step to its last."""
+    """One task, from its first step to its last; after the first `skip` epochs if it is resumed there."""
     first = learner.tasks[0]
     learner.watch = watch
+    seed_layers(learner, "begin task")
     method.begin_task(learner, task)
     data = method.data(task)
-    per_pass = learner.training.passes(len(data))
-    so_far, steps = outcome.running
-    total = torch.tensor(so_far, device=learner.device)
-    for batch in batches(data, learner.training, learner.rng("shuffle"), skip):
+    per_epoch = learner.training.steps_per_epoch(len(data))
+    summed, steps = outcome.running
+    learner.step_of_task, learner.steps_of_task = steps, learner.training.steps_for(len(data))
+    learner.set_stream_states(streams)
+    total = torch.tensor(summed, device=learner.device)
+    seed_layers(learner, f"epoch {skip + 1}")
+    for batch in batches(data, learner.training, learner.fresh_rng("shuffle"), skip):
         total += backward(learner, method, batch)
         method.adjust_gradients(learner, batch)
         learner.optimizer.step()
-        method.after_step(learner)
+        method.after_step(learner, batch)
         learner.steps += 1
         steps += 1
+        learner.step_of_task = steps
         if steps % CHECK_EVERY == 0:
-            watch(check(total) / steps)
+            watch(finite(total) / steps)
         if evaluation.evaluate_every and learner.steps % evaluation.evaluate_every == 0:
-            current = accuracy(learner, task, evaluation.mask)
-            start = current if task is first else accuracy(learner, first, evaluation.mask)
+            current = accuracy(learner, task, evaluation, method)
+            start = current if task is first else accuracy(learner, first, evaluation, method)
             outcome.curve.append({"step": learner.steps, "task": task.index + 1, "current": current, "first": start})
-        if method.checkpoints == "epoch" and steps % per_pass == 0:
-            outcome.running = (check(total), steps)
-            each_epoch(steps // per_pass)
-    outcome.losses.append(check(total) / max(steps, 1))
+        if steps % per_epoch == 0:
+            if method.checkpoints == "epoch":
+                outcome.running = (finite(total), steps)
+                each_epoch(steps // per_epoch)
+            seed_layers(learner, f"epoch {steps // per_epoch + 1}")
+    outcome.losses.append(finite(total) / max(steps, 1))
     outcome.running = (0.0, 0)
     method.end_task(learner, task)
 
 
+def seed_layers(learner: Learner, when: str) -> None:
+    """Seeds the global generators, which dropout and augmentation draw from, by a stream of their own.
+
+    Each epoch has its own, so that a run which is resumed after an epoch draws what it would have drawn.
+    """
+    seed_global_generators(seed_of(learner.seed, f"layers, {when}", learner.task), learner.device)
+
+
 def backward(learner: Learner, method: Method, batch: Batch) -> Tensor:
-    """Fills the gradients of the method's loss and returns it; the plain loss goes by its closed form."""
-    if method.plain_loss:
-        loss, gradients = learner.loss_and_gradients(batch)
-        for p, g in zip(learner.params, gradients, strict=True):
-            p.grad = g
-        return loss
+    """Fills the gradients of the method's loss, zeros for parameters that it does not depend on, and returns it."""
+    if method.plain_loss and fast.has_closed_form(learner.net):
+        return fast.backward(learner, learner.net, batch)
     loss = method.loss(learner, batch)
     learner.optimizer.zero_grad()
     loss.backward()  # type: ignore[no-untyped-call]
+    for p in learner.params:
+        if p.grad is None:
+            p.grad = torch.zeros_like(p)
     return loss.detach()
 
 
@@ -220,8 +265,8 @@ def samples(learner: Learner, method: Method) -> NDArray[np.uint8] | None:
     return pictures[..., 0] if pictures.shape[-1] == 1 else pictures
 
 
-def check(total: Tensor) -> float:
-    """The summed loss, which one loss that is not finite spoils for good."""
+def finite(total: Tensor) -> float:
+    """The summed loss, which is never finite again after one loss that is not."""
     value = float(total)
     if not math.isfinite(value):
         raise DivergedError
@@ -230,52 +275,52 @@ def check(total: Tensor) -> float:
 
 def new_learner(tasks: Tasks, method: Method, net: Net, training: Training, seed: int, device: torch.device) -> Learner:
     """A learner with a freshly drawn network."""
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(stream(seed, "init").initial_seed())
-        module = method.network(net.build(tasks.shape, tasks.outputs), tasks)
-    learner = Learner(module, tasks, training, seed, device)
-    method.start(learner, tasks)
+    with own_global_generators(device):
+        seed_global_generators(seed_of(seed, "init"), device)
+        asked = net.build(tasks.shape, tasks.outputs)
+        before = count_parameters(asked)
+        module = method.network(asked, tasks)
+        learner = Learner(module, tasks, training, seed, device)
+        learner.network_replaced = module is not asked or count_parameters(module) != before
+        seed_layers(learner, "start")
+        method.start(learner, tasks)
     return learner
 
 
+def network_facts(learner: Learner) -> dict[str, Any]:
+    """Class and size of the network that is trained."""
+    return {"class": type(learner.net).__name__, "parameters": count_parameters(learner.net)}
+
+
+def count_parameters(net: nn.Module) -> int:
+    return sum(p.numel() for p in net.parameters())
+
+
 def capture(outcome: Outcome, learner: Learner, method: Method, task: int, epoch: int) -> Checkpoint:
-    """All that a run needs to go on after `task` tasks and `epoch` passes over the next."""
+    """All that a run needs to go on after `task` tasks and `epoch` epochs of the next."""
     return {
         "task": task,
         "epoch": epoch,
         "net": learner.net.state_dict(),
         "optimizer": learner.optimizer.state_dict(),
-        "method": [{name: state_of(getattr(member, name)) for name in member.kept} for member in method.members()],
+        "method": kept_state(method),
         "outcome": {name: value for name, value in vars(outcome).items() if not name.startswith("resumed_")},
+        "streams": learner.stream_states() if epoch else {},
     }
 
 
-def restore(checkpoint: Checkpoint, learner: Learner, method: Method) -> tuple[Outcome, int, int]:
-    """Puts a checkpoint's state back; (what was found so far, tasks done, passes done over the next)."""
+def restore(checkpoint: Checkpoint, learner: Learner, method: Method) -> tuple[Outcome, int, int, dict[str, Tensor]]:
+    """Puts a checkpoint's state back; (what was measured so far, tasks done, epochs of the next done, its streams)."""
     checkpoint = copy.deepcopy(checkpoint)  # whoever holds it may resume from it again
     try:
         learner.net.load_state_dict(checkpoint["net"])
         learner.optimizer.load_state_dict(checkpoint["optimizer"])
-        for member, kept in zip(method.members(), checkpoint["method"], strict=True):
-            for name in member.kept:
-                now: Any = getattr(member, name, None)
-                value = kept.pop(name)
-                if hasattr(now, "load_state_dict"):
-                    now.load_state_dict(value)
-                else:
-                    setattr(member, name, value)
-            if kept:
-                raise ValueError(f"{', '.join(kept)} is kept by no method")
+        restore_kept_state(method, checkpoint["method"])
         task, epoch = checkpoint["task"], checkpoint["epoch"]
         outcome = Outcome(**checkpoint["outcome"], resumed_after_task=task, resumed_after_epoch=epoch)
         if len(outcome.accuracy) != task:
-            raise ValueError(f"{len(outcome.accuracy)} tasks were looked at after {task}")
+            raise ValueError(f"{len(outcome.accuracy)} tasks were measured after {task}")
     except (AttributeError, KeyError, RuntimeError, TypeError, ValueError) as error:  # what torch and Python say of it
         raise MisfitError("its checkpoint was made by other code and does not fit") from error
     learner.steps = outcome.steps
-    return outcome, task, epoch
-
-
-def state_of(value: Any) -> Any:
-    """As it goes into a checkpoint: networks and optimisers as their state."""
-    return value.state_dict() if hasattr(value, "state_dict") else value
+    return outcome, task, epoch, checkpoint.get("streams", {})

@@ -1,4 +1,4 @@
-"""The quadratic penalty that L2, EWC, online EWC, SI and MAS share: coef · Σ weight · (θ − centre)²."""
+"""The quadratic penalty that L2, EWC, online EWC, SI and MAS share: coef · Σ importance · (θ − centre)²."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from engram.scenarios.task import Batch, Task, Tasks
 class QuadraticPenalty(Method):
     """Holds every parameter (weights, biases, all heads) near where past tasks left it.
 
-    There is no factor ½. The gradient, 2 · coef · weight · (θ − centre), is added in closed form. Nothing is held in
-    the first task, whose weights are 0. A subclass says what matters: `importance`.
+    There is no factor ½. The gradient, 2 · coef · importance · (θ − centre), is added in closed form. Nothing is held in
+    the first task, whose importances are 0. A subclass says what matters: `importance`.
     """
 
     coef: Annotated[float, Log(1e-3, 1e4)] = 1.0
-    """Weight of the penalty."""
+    """Coefficient of the penalty."""
 
     kept = ("weights", "centre")
     needs = frozenset({"boundaries"})
@@ -37,30 +37,34 @@ class QuadraticPenalty(Method):
     def start(self, learner: Learner, tasks: Tasks) -> None:
         self.weights: Params = [torch.zeros_like(p) for p in learner.params]
         self.centre: Params = [p.detach().clone() for p in learner.params]
-        self._pull: Params = [torch.empty_like(p) for p in learner.params]
 
     def kept_bytes(self, net: nn.Module, pixels: int) -> int:
         return 2 * sum(p.numel() * p.element_size() for p in net.parameters())
 
     @abstractmethod
     def importance(self, learner: Learner, task: Task) -> Params:
-        """The weights from now on, the task that was just learned included."""
+        """The importances from now on, those of the task that was just learned included."""
 
     @torch.no_grad()
     def adjust_gradients(self, learner: Learner, batch: Batch) -> None:
+        if not hasattr(self, "_pull"):
+            self._pull: Params = [torch.empty_like(p) for p in learner.params]
         for p, weight, centre, pull in zip(learner.params, self.weights, self.centre, self._pull, strict=True):
             assert p.grad is not None
             torch.sub(p, centre, out=pull)
             p.grad.addcmul_(weight, pull, value=2 * self.coef)
 
     def end_task(self, learner: Learner, task: Task) -> None:
-        self.weights = self.importance(learner, task)
-        self.centre = [p.detach().clone() for p in learner.params]
+        self.weights, self.centre = self.consolidate(learner, task)
+
+    def consolidate(self, learner: Learner, task: Task) -> tuple[Params, Params]:
+        """(importances, centre) of the penalty from now on."""
+        return self.importance(learner, task), [p.detach().clone() for p in learner.params]
 
 
 @dataclass
 class FisherPenalty(QuadraticPenalty):
-    """A penalty whose weights are Fisher information."""
+    """A penalty whose importances are Fisher information."""
 
     label: Label = "predicted"
     """Whose likelihood the Fisher takes: predicted (the authors' code), true, sampled, or exact (all labels)."""

@@ -19,7 +19,7 @@ Reduction = Literal["mean", "sum"]
 
 
 def teacher_of(learner: Learner) -> Learner | None:
-    """The learner as the last task left it; None where there was none: in the first, or with all tasks at once."""
+    """The learner as the last task left it; None if there was none: in the first, or with all tasks at once."""
     if learner.task == 0 or learner.steps == 0:
         return None
     teacher = learner.frozen()
@@ -69,7 +69,7 @@ def distilled(
 
 @dataclass
 class GenerativeReplay(Method):
-    """Beside each batch of the task at hand, as many images from a generator of the past.
+    """Next to each batch of the current task, as many images from a generator of the past.
 
     In task learning every past task gets an equal part of them, whatever they show: the generator knows no tasks.
     """
@@ -77,23 +77,24 @@ class GenerativeReplay(Method):
     kept: ClassVar[tuple[str, ...]] = ("generator", "scales")
     working: ClassVar[tuple[str, ...]] = ("teacher",)
     needs = frozenset({"boundaries"})
+    replays = True
 
     def start(self, learner: Learner, tasks: Tasks) -> None:
         # Drawn images are of no known task, but in task learning, where each is given one.
         for task in tasks if tasks.kind == "task" else [pool(tasks)]:
             task.train.one_scaling()
-        self.scales: list[tuple[Tensor, Tensor]] = []
+        self.scales: list[tuple[list[float], list[float]]] = []
 
     def begin_task(self, learner: Learner, task: Task) -> None:
         self.teacher = teacher_of(learner)
-        self.noise = learner.rng("noise")
-        self.scaling = task.train.one_scaling()
-        self._plain = self.scaling.plain
-        self._past = [Scaling(*scale) for scale in self.scales]
+        self._noise = learner.rng("noise")
+        self._scaling = task.train.one_scaling()
+        self._plain = self._scaling.plain
+        self._past = [Scaling(*(torch.tensor(part, device=learner.device) for part in scale)) for scale in self.scales]
         self._alike = all(torch.equal(torch.stack(a), torch.stack(b)) for a, b in pairwise(self._past))
 
     def end_task(self, learner: Learner, task: Task) -> None:
-        self.scales.append((self.scaling.scale, self.scaling.shift))
+        self.scales.append((self._scaling.scale.tolist(), self._scaling.shift.tolist()))
 
     @abstractmethod
     def draw(self, n: int, rng: torch.Generator) -> Tensor:
@@ -101,7 +102,7 @@ class GenerativeReplay(Method):
 
     def shades(self, x: Tensor) -> Tensor:
         """The task's network input as shades in [0, 1]."""
-        return x if self._plain else self.scaling.to_intensities(x)
+        return x if self._plain else self._scaling.to_intensities(x)
 
     def replay(self, learner: Learner, n: int) -> tuple[Tensor, Batch]:
         """Drawn images as shades, and as a batch of the past tasks without labels; n of them, or a few more."""
@@ -111,7 +112,7 @@ class GenerativeReplay(Method):
             tasks = tuple(range(past))
         else:
             t, tasks = torch.full((n,), past - 1, device=device), (past - 1,)
-        shades = self.draw(len(t), self.noise)
+        shades = self.draw(len(t), self._noise)
         return shades, Batch(self.inputs(shades, t, tasks), torch.zeros_like(t), t, tasks)
 
     def inputs(self, shades: Tensor, t: Tensor, tasks: tuple[int, ...]) -> Tensor:

@@ -12,4 +12,8 @@ class Adagrad(Method):
     It needs neither boundaries nor memory. Paper row: "Adagrad" of all tables.
     """
 
+    title = "Adagrad"
+    family = "plain"
+    look = ("orange", "D", "--")
+
     optimizer = "adagrad"

@@ -8,3 +8,7 @@ from engram.learning.method import Method
 @dataclass
 class Adam(Method):
     """Plain training with Adam, whose state is never reset. Paper row: "Adam" of all tables."""
+
+    title = "Adam"
+    family = "plain"
+    look = ("black", "o", "--")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -10,7 +11,7 @@ from torch import Tensor, nn
 
 from engram.learning.learner import Learner, batches
 from engram.learning.optimizer import Optimizer
-from engram.learning.train import CHECK_EVERY, check
+from engram.learning.train import CHECK_EVERY, finite
 from engram.methods._replay import GenerativeReplay, share_of_now
 from engram.nets.mlp import hidden_layers
 from engram.nets.vae import VAE, vae_losses
@@ -19,11 +20,16 @@ from engram.scenarios.task import Batch, Task, Tasks
 
 @dataclass
 class DGR(GenerativeReplay):
-    """Deep generative replay: a generator paints the past, the old network labels it (Shin et al., 2017).
+    """Deep generative replay: a generator draws the past, the old network labels it (Shin et al., 2017).
 
     After the network, a VAE of its own learns the task for as many steps, beside images of its former self. As in the
     code that the copied row came from (van de Ven & Tolias, September 2018). Paper row: "DGR".
     """
+
+    title = "DGR"
+    family = "generative"
+    look = ("orange", "X", "-")
+    equal_memory = True
 
     kept = ("generator", "generator_optimizer", "scales")
     working = ("teacher", "old_generator")
@@ -70,8 +76,8 @@ class DGR(GenerativeReplay):
             total += self.generator_step(learner, batch, rng)
             learner.steps += 1
             if step % CHECK_EVERY == 0:
-                learner.watch(check(total) / step)
-        check(total)
+                learner.watch(finite(total) / step)
+        finite(total)
 
     def begin_generator(self, learner: Learner) -> torch.Generator:
         """Holds on to the generator as it was; the random stream of its training."""
@@ -80,6 +86,10 @@ class DGR(GenerativeReplay):
         self.old_generator = copy.deepcopy(self.generator).requires_grad_(False) if self.teacher else None
         return learner.rng("generator noise")
 
+    def side_step(self, learner: Learner) -> Callable[[Batch], Tensor]:
+        rng = self.begin_generator(learner)
+        return lambda batch: self.generator_step(learner, batch, rng)
+
     def generator_step(self, learner: Learner, batch: Batch, rng: torch.Generator) -> Tensor:
         """One step on images of the task and as many of its former self; the loss."""
         net, optimizer, share = self.generator, self.generator_optimizer, share_of_now(learner)
@@ -87,7 +97,7 @@ class DGR(GenerativeReplay):
         weights = torch.full((len(x),), 1 / len(x), device=learner.device)
         if self.old_generator is not None:
             drawn = self.old_generator.generator.draw(len(x), rng)
-            x = torch.cat([x, drawn if self._plain else self.scaling.from_intensities(drawn)])
+            x = torch.cat([x, drawn if self._plain else self._scaling.from_intensities(drawn)])
             shades = torch.cat([shades, drawn])
             weights = torch.cat([weights * share, weights * (1 - share)])
         noise = torch.randn(len(x), net.generator.latent, generator=rng).to(learner.device)

@@ -1,4 +1,4 @@
-"""Elastic weight consolidation, one penalty a past task."""
+"""Elastic weight consolidation, one penalty per past task."""
 
 from __future__ import annotations
 
@@ -21,19 +21,24 @@ class EWC(FisherPenalty):
     θ*_k weighted by F_k. So a step, and the memory, cost the same at task 50 as at task 2. Paper row: "EWC".
     """
 
+    title = "EWC"
+    family = "penalty"
+    look = ("sky", "^", "-")
+
     coef: Annotated[float, Log(1e-2, 1e4)] = 100.0
-    """Weight of the penalty; Kirkpatrick's lambda is twice this."""
+    """Coefficient of the penalty; Kirkpatrick's lambda is twice this."""
 
     def importance(self, learner: Learner, task: Task) -> Params:
-        self._new = self.fisher(learner, task)
-        return [old + new for old, new in zip(self.weights, self._new, strict=True)]
+        return self.consolidate(learner, task)[0]
 
     @torch.no_grad()
-    def end_task(self, learner: Learner, task: Task) -> None:
-        centres = self.centre
-        super().end_task(learner, task)
-        # moves each centre by its share; a parameter that stayed where it was is not moved at all, not even by rounding
-        for centre, old, new, total in zip(self.centre, centres, self._new, self.weights, strict=True):
+    def consolidate(self, learner: Learner, task: Task) -> tuple[Params, Params]:
+        """Adds the task's Fisher, and moves the centre by its share of the sum."""
+        totals, centres = [], []
+        fishers = self.fisher(learner, task)
+        for p, old, centre, new in zip(learner.params, self.weights, self.centre, fishers, strict=True):
+            total = old + new
             share = torch.where(total > 0, new / total, 1.0)
-            centre.copy_(torch.lerp(old, centre, share))
-        del self._new
+            totals.append(total)
+            centres.append(torch.lerp(centre, p.detach(), share))  # not even by rounding if p stayed at the centre
+        return totals, centres

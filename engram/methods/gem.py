@@ -11,6 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from engram.learning import fast
 from engram.learning.learner import Learner, Params
 from engram.learning.method import Log
 from engram.methods.rehearsal import Rehearsal
@@ -28,20 +29,25 @@ class GEM(Rehearsal):
     SGD, and every task has two slots of the memory. Paper row: "GEM". The method as published is `gem-textbook`.
     """
 
+    title = "GEM"
+    family = "gradient memory"
+    look = ("blue", "P", "--")
+    equal_memory = True
+
     capacity: int = 1100
     """Images in the memory, for the whole sequence."""
     mixing: Literal["shuffled", "balanced"] = "shuffled"
     """As in naive rehearsal; not searched here, the margin is."""
     margin: Annotated[float, Log(0.05, 5.0)] = 0.5
-    """Least weight of every past gradient where the gradient is turned."""
+    """Least coefficient of every past gradient in a projected one."""
     slots_per_task: int = 2
-    """Constraints a task; the authors' code of the paper's time filled two slots a task, today's one."""
+    """Constraints per task; the authors' code of the paper's time filled two slots per task, today's one."""
     memory_batch: int = 0
     """Images of the memory that a step looks at, over all slots; 0: all of them."""
 
     working = ("inputs", "matrix")
     optimizer = "sgd"
-    turn = 2  # what is turned is the whole step
+    gradient_stage = "project"  # the whole step is projected
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -61,7 +67,7 @@ class GEM(Rehearsal):
             self.inputs = memory.batch(torch.arange(len(memory), device=learner.device))
             self._sizes = [len(slot) for slot in slots]
             self._rng = learner.rng("memory batch")
-            if not (self.memory_batch and hasattr(learner.net, "taps")):
+            if not (self.memory_batch and fast.has_closed_form(learner.net)):
                 parameters = sum(p.numel() for p in learner.params)
                 self.matrix = torch.empty(len(self._sizes), parameters, device=learner.device)
 
@@ -97,9 +103,9 @@ class GEM(Rehearsal):
 
 
 def past_gradients(learner: Learner, memory: Batch, sizes: list[int], out: Tensor) -> None:
-    """The gradient of each slot's mean loss, a row each. One pass where the network tells its layers' part."""
+    """The gradient of each slot's mean loss, a row each; in closed form from one pass over the memory if there is one."""
     ends = np.cumsum(sizes).tolist()
-    if not hasattr(learner.net, "taps"):
+    if not fast.has_closed_form(learner.net):
         for row, (n, end) in enumerate(zip(sizes, ends, strict=True)):
             rows = slice(end - n, end)
             slot = Batch(memory.x[rows], memory.y[rows], memory.t[rows], memory.tasks)
@@ -116,10 +122,10 @@ def factors(learner: Learner, memory: Batch, sizes: list[int]) -> list[tuple[Ten
     share = torch.repeat_interleave(torch.tensor([sum(sizes) / n for n in sizes]), torch.tensor(sizes))
 
     def delta(logits: Tensor) -> Tensor:
-        return learner.loss_and_delta(logits, memory)[1] * share[:, None].to(logits.device)
+        return fast.loss_and_delta(learner, logits, memory)[1] * share[:, None].to(logits.device)
 
-    found: list[tuple[Tensor, Tensor]] = learner.net.taps(memory.x, delta)  # type: ignore[operator]
-    return found
+    assert fast.has_closed_form(learner.net)
+    return fast.layer_gradients(learner.net, memory.x, delta)
 
 
 def fill(row: Tensor, gradients: Params) -> None:

@@ -16,8 +16,13 @@ class GEMTextbook(GEM):
     Lopez-Paz & Ranzato, 2017. No row of the paper: its "GEM" rehearses too.
     """
 
+    title = "GEM, textbook"
+    family = "gradient memory"
+    look = ("sky", "P", "--")
+    equal_memory = False
+
     slots_per_task: int = 1
-    """Constraints a task."""
+    """Constraints per task."""
 
     def data(self, task: Task) -> Data:
         return task.train

@@ -20,8 +20,13 @@ class L2(QuadraticPenalty):
     Outputs that no task has used yet are held to their initial values too; no other method does that.
     """
 
+    title = "L2"
+    family = "penalty"
+    look = ("purple", "v", "-.")
+    equal_memory = True
+
     coef: Annotated[float, Log(1e-3, 1e3)] = 0.5
-    """Weight of the penalty, that of the authors' split-domain script."""
+    """Coefficient of the penalty, that of the authors' split-domain script."""
 
     def importance(self, learner: Learner, task: Task) -> Params:
         return [torch.ones_like(p) for p in learner.params]

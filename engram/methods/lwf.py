@@ -21,6 +21,10 @@ class LwF(Method):
     As in the code that the copied row came from (van de Ven & Tolias, September 2018). Paper row: "LwF".
     """
 
+    title = "LwF"
+    family = "distillation"
+    look = ("yellow", "v", "-")
+
     temperature: Annotated[float, Log(0.5, 8)] = 2.0
     """What logits are divided by before the outputs of then and now are compared."""
     reduction: Reduction = "mean"
@@ -31,6 +35,7 @@ class LwF(Method):
 
     working = ("teacher",)
     needs = frozenset({"boundaries"})
+    replays = True
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -43,9 +48,9 @@ class LwF(Method):
     def loss(self, learner: Learner, batch: Batch) -> Tensor:
         if self.teacher is None:
             return learner.loss(batch)
-        logits = learner.logits(batch.x)
+        logits = learner.logits(batch.x, batch.t)
         with torch.no_grad():
-            old = self.teacher.logits(batch.x)
+            old = self.teacher.logits(batch.x, batch.t)
         new, past = learner.loss_of(logits, batch), distilled(learner, old, logits, self.temperature, self.reduction)
         if self.weighting == "count":
             return new + past * (1 if learner.tasks.kind.startswith("class") else learner.task)

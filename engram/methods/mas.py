@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 import torch
 
-from engram.learning.fisher import CHUNK, Delta, shuffled, summed_gradients
+from engram.learning.fisher import CHUNK, Delta, shuffled_batches, summed_gradients
 from engram.learning.learner import Learner, Params, in_eval_mode
 from engram.learning.method import Log
 from engram.methods._penalty import QuadraticPenalty
@@ -21,8 +21,13 @@ class MAS(QuadraticPenalty):
     Paper row: "MAS".
     """
 
+    title = "MAS"
+    family = "penalty"
+    look = ("purple", "D", "-")
+    equal_memory = True
+
     coef: Annotated[float, Log(1e-3, 1e4)] = 1.0
-    """Weight of the penalty."""
+    """Coefficient of the penalty."""
     form: Literal["batch-mean", "per-sample"] = "batch-mean"
     """Mean over mini-batches of |∂ mean of squared outputs| (the authors' code), or mean over images of
     |∂ sum of squared outputs| (as published)."""
@@ -35,13 +40,15 @@ class MAS(QuadraticPenalty):
             if self.form == "per-sample":
                 count = len(task.train)
                 for batch in task.train.chunks(CHUNK):
-                    gradients = summed_gradients(learner.net, batch.x, squared_outputs(outputs, mean=False), torch.abs)
+                    inputs = learner.inputs(batch.x, batch.t)
+                    gradients = summed_gradients(learner.net, inputs, squared_outputs(outputs, mean=False), torch.abs)
                     for sum_, g in zip(total, gradients, strict=True):
                         sum_ += g
             else:
                 count = 0
-                for batch in shuffled(learner, task.train, learner.training.batch):
-                    for sum_, g in zip(total, learner.gradients_from(batch.x, squared_outputs(outputs)), strict=True):
+                for batch in shuffled_batches(learner, task.train, learner.training.batch):
+                    gradients = learner.gradients_from(batch.x, squared_outputs(outputs), batch.t)
+                    for sum_, g in zip(total, gradients, strict=True):
                         sum_ += g.abs()
                     count += 1
         return [old + new / count for old, new in zip(self.weights, total, strict=True)]

@@ -13,6 +13,10 @@ from engram.scenarios.task import Task, Tasks, pool
 class Offline(Method):
     """One training on the union of all tasks. Paper row: "Offline (upper bound)" of tables 2 and 3."""
 
+    title = "Offline"
+    family = "offline"
+    look = ("black", "*", ":")
+
     needs = frozenset({"past data"})
     checkpoints = "epoch"
 

@@ -18,8 +18,13 @@ class OnlineEWC(FisherPenalty):
     Paper row: "Online EWC".
     """
 
+    title = "Online EWC"
+    family = "penalty"
+    look = ("blue", "o", "-")
+    equal_memory = True
+
     coef: Annotated[float, Log(1e-2, 1e4)] = 100.0
-    """Weight of the penalty; Kirkpatrick's lambda is twice this."""
+    """Coefficient of the penalty; Kirkpatrick's lambda is twice this."""
     decay: float = 1.0
     """What the old Fisher is multiplied by at each boundary; the paper keeps all of it."""
 

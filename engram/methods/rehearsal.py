@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, ClassVar, Literal
 
 import torch
@@ -22,14 +23,21 @@ class Rehearsal(Method):
     each, 2 · (1024 · 400 + 400 · 400), rounded.
     """
 
+    title = "Naive rehearsal"
+    family = "rehearsal"
+    look = ("green", "o", "-")
+    equal_memory = True
+
     capacity: int = 1100
     """Images in the buffer, for the whole sequence. Not searched: methods are compared at equal memory."""
     mixing: Annotated[Literal["shuffled", "balanced"], Each()] = "shuffled"
     """New images and the repeated buffer in one shuffled stream (the authors' code), or half of every batch from
-    each (the paper's text; an epoch is then one pass over the new images)."""
+    each (the paper's text; an epoch then has each new image once)."""
 
     kept = ("pixels", "labels", "owners", "scalings")
     needs = frozenset({"boundaries", "past data"})
+    replays = True
+    sized_by_budget = True
     storage: ClassVar[torch.dtype] = torch.float32
     """How pixels are stored."""
 
@@ -47,7 +55,7 @@ class Rehearsal(Method):
         self.pixels: list[Tensor] = []  # a slot each: (images, pixels)
         self.labels: list[Tensor] = []
         self.owners: list[int] = []
-        self.scalings: list[tuple[Tensor, Tensor]] = []
+        self.scalings: list[tuple[list[float], list[float]]] = []
 
     def data(self, task: Task) -> Data:
         if not self.filled():
@@ -76,7 +84,11 @@ class Rehearsal(Method):
     def filled(self) -> list[Pixels]:
         """The slots that hold images, as data each."""
         slots = zip(self.pixels, self.labels, self.owners, self.scalings, strict=True)
-        return [Pixels(x, y.long(), owner, Scaling(*scaling)) for x, y, owner, scaling in slots if len(x)]
+        return [
+            Pixels(x, y.long(), owner, Scaling(*(torch.tensor(part, device=x.device) for part in scaling)))
+            for x, y, owner, scaling in slots
+            if len(x)
+        ]
 
     def end_task(self, learner: Learner, task: Task) -> None:
         """Every task gets its share: older ones give up their last images, of which any are as random as any."""
@@ -92,14 +104,22 @@ class Rehearsal(Method):
             self.labels.append(batch.y.to(torch.int16))
             self.owners.append(task.index)
             scale, shift = next(task.train.leaves()).scaling
-            self.scalings.append((scale, shift))
+            self.scalings.append((scale.tolist(), shift.tolist()))
 
     def slots(self) -> int:
-        """Parts of the buffer that a task gets, drawn independently."""
+        """Parts of the buffer that each task gets, drawn independently."""
         return 1
 
     def kept_bytes(self, net: nn.Module, pixels: int) -> int:
         return self.capacity * self.image_bytes(pixels)
+
+    def fit_budget(self, budget: int, tasks: Tasks) -> Rehearsal:
+        slots = len(tasks) * self.slots()
+        scales = slots * 2 * tasks.shape[0] * torch.float32.itemsize  # each slot keeps how its pixels are scaled
+        images = max(0, budget - scales) // self.image_bytes(math.prod(tasks.shape))
+        if images < slots:
+            raise ValueError(f"memory_budget {budget:,} leaves room for {images} images; {slots} or more are needed")
+        return replace(self, capacity=images)
 
     @classmethod
     def image_bytes(cls, pixels: int) -> int:
@@ -108,7 +128,7 @@ class Rehearsal(Method):
 
 
 class HalfAndHalf(Joined):
-    """One pass over the new data in which every batch is half new, half drawn from the memory at random."""
+    """Each epoch has the new data once; every batch is half new, half drawn from the memory at random."""
 
     def __init__(self, new: Data, memory: Data) -> None:
         super().__init__((new, memory))

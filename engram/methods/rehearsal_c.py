@@ -16,6 +16,11 @@ class RehearsalC(Rehearsal):
     Paper row: "Naive rehearsal-C", whose code only took more images.
     """
 
+    title = "Naive rehearsal-C"
+    family = "rehearsal"
+    look = ("green", "s", "--")
+    equal_memory = True
+
     capacity: int = 4400
     """Images in the buffer, for the whole sequence."""
 

@@ -23,12 +23,17 @@ class RtF(GenerativeReplay):
     van de Ven & Tolias, 2018, in the form of their code of that September. Paper row: "RtF".
     """
 
+    title = "RtF"
+    family = "generative"
+    look = ("red", "X", "--")
+    equal_memory = True
+
     temperature: Annotated[float, Log(0.5, 8)] = 2.0
     """What logits are divided by before the outputs of then and now are compared."""
     reduction: Reduction = "mean"
     """Of the distillation over outputs: mean (the row's code), or sum (that code since May 2019)."""
     generative: float = 1.0
-    """Weight of the autoencoder's loss beside the classifier's."""
+    """Coefficient of the autoencoder's loss next to the classifier's."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -62,14 +67,14 @@ class RtF(GenerativeReplay):
         if self.teacher is not None:
             drawn, past = self.replay(learner, n)
             x, shades = torch.cat([x, past.x]), torch.cat([shades, drawn])
-        noise = torch.randn(len(x), self.generator.latent, generator=self.noise).to(x.device)
-        logits, painted = learner.net.both(x, noise)
-        losses = self.generative * vae_losses(painted, shades)
+        noise = torch.randn(len(x), self.generator.latent, generator=self._noise).to(x.device)
+        logits, output = learner.net.both(x, noise)
+        losses = self.generative * vae_losses(output, shades)
         new = learner.loss_of(logits[:n], batch) + losses[:n].mean()
         if self.teacher is None:
             return new
         with torch.no_grad():
-            old = self.teacher.logits(past.x)
+            old = self.teacher.logits(past.x, past.t)
         share = share_of_now(learner)
         past_loss = distilled(learner, old, logits[n:], self.temperature, self.reduction, parts=True)
         return share * new + (1 - share) * (past_loss + losses[n:].mean())

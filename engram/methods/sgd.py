@@ -9,4 +9,8 @@ from engram.learning.method import Method
 class SGD(Method):
     """Plain training with SGD, without momentum. Paper row: "SGD" of tables 2, 3 and 4."""
 
+    title = "SGD"
+    family = "plain"
+    look = ("grey", "s", "--")
+
     optimizer = "sgd"

@@ -10,7 +10,7 @@ import torch
 from engram.learning.learner import Learner, Params
 from engram.learning.method import Log
 from engram.methods._penalty import QuadraticPenalty
-from engram.scenarios.task import Batch, Task, Tasks
+from engram.scenarios.task import Batch, Task
 
 
 @dataclass
@@ -20,30 +20,32 @@ class SI(QuadraticPenalty):
     Paper row: "SI".
     """
 
+    title = "SI"
+    family = "penalty"
+    look = ("red", "s", "-")
+    equal_memory = True
+
     coef: Annotated[float, Log(1e-2, 1e4)] = 300.0
-    """Weight of the penalty."""
+    """Coefficient of the penalty."""
     xi: float = 0.1
     """Damping of the division by the squared path length; the authors' code has 0.1, Zenke et al. 0.001."""
     clamp: bool = False
     """Set negative contributions to 0; the authors' code does not."""
 
     working = ("path",)
-    turn = 0  # the path is that of the loss, without anybody's penalty
+    gradient_stage = "read"  # the path is that of the loss, without anybody's penalty
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if not 0 < self.xi < float("inf"):
             raise ValueError(f"xi {self.xi} is out of range; give a number above 0")
 
-    def start(self, learner: Learner, tasks: Tasks) -> None:
-        super().start(learner, tasks)
-        self._next: Params = [torch.empty_like(p) for p in learner.params]
-        self._gradient: Params = []
-
     @torch.no_grad()
     def begin_task(self, learner: Learner, task: Task) -> None:
         self.path: Params = [torch.zeros_like(p) for p in learner.params]
         self._pull = [p - centre for p, centre in zip(learner.params, self.centre, strict=True)]
+        self._next: Params = [torch.empty_like(p) for p in learner.params]
+        self._gradient: Params = []
 
     @torch.no_grad()
     def adjust_gradients(self, learner: Learner, batch: Batch) -> None:
@@ -55,8 +57,8 @@ class SI(QuadraticPenalty):
             p.grad = torch.addcmul(p.grad, weight, pull, value=2 * self.coef)
 
     @torch.no_grad()
-    def after_step(self, learner: Learner) -> None:
-        """The way of a step is the change of θ − centre, which the next step needs anyway."""
+    def after_step(self, learner: Learner, batch: Batch) -> None:
+        """A step changes θ by the change of θ − centre, which the next step needs anyway."""
         for p, centre, gradient, pull, new, path in zip(
             learner.params, self.centre, self._gradient, self._pull, self._next, self.path, strict=True
         ):

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import max_pool2d
 
-from engram.nets.net import Heads, Layer, Net, Shape, check_heads, start_heads
+from engram.nets.net import HeadInit, Layer, Net, Shape, check_head_init, initialize_heads
 
 KERNEL, DENSE = 5, 256
 CONVOLUTIONS = ((10, 2, True), (20, 2, True), (40, 0, False), (70, 2, False))
@@ -26,49 +26,61 @@ class CNN(Net):
     The dense layer takes what images of any shape leave: 630 values of 28×28 pixels, 1120 of 32×32.
     """
 
-    heads: Heads = "random"
+    heads: HeadInit = "random"
     """Initial output layer: PyTorch's default, or all zeros (Zenke et al.'s habit)."""
 
     def __post_init__(self) -> None:
-        check_heads(self.heads)
+        check_head_init(self.heads)
 
     def build(self, shape: Shape, outputs: int) -> CNNNet:
         net = CNNNet(shape, outputs)
-        start_heads(net.outputs, self.heads)
+        initialize_heads(net.outputs, self.heads)
         return net
 
     def layers(self, shape: Shape, outputs: int) -> list[Layer]:
-        found = []
-        channels, height, width = checked(shape)
-        for maps, padding, pooled in CONVOLUTIONS:
+        layers = []
+        channels = shape[0]
+        for (maps, padding, pooled), (convolved, left) in zip(CONVOLUTIONS, feature_maps(shape), strict=True):
             parameters = maps * channels * KERNEL**2 + maps
-            height, width = (side + 2 * padding - KERNEL + 1 for side in (height, width))
-            found.append(
-                Layer(f"convolution {KERNEL}×{KERNEL}, pad {padding}, ReLU", (maps, height, width), parameters)
-            )
+            layers.append(Layer(f"convolution {KERNEL}×{KERNEL}, pad {padding}, ReLU", convolved, parameters))
             if pooled:
-                height, width = height // 2, width // 2
-                found.append(Layer("max-pooling 2×2", (maps, height, width), 0))
+                layers.append(Layer("max-pooling 2×2", left, 0))
             channels = maps
-        inputs = channels * height * width
-        found.append(Layer("linear, ReLU", (DENSE,), inputs * DENSE + DENSE))
-        return [*found, Layer("outputs", (outputs,), DENSE * outputs + outputs)]
+        inputs = math.prod(feature_maps(shape)[-1][1])
+        layers.append(Layer("linear, ReLU", (DENSE,), inputs * DENSE + DENSE))
+        return [*layers, Layer("outputs", (outputs,), DENSE * outputs + outputs)]
 
 
-def checked(shape: Shape) -> Shape:
+def check_shape(shape: Shape) -> None:
     if min(shape[1:]) < LEAST:
         raise ValueError(
             f"images of {shape[1]}×{shape[2]} pixels are too small for net cnn; it takes {LEAST}×{LEAST} or more"
         )
-    return shape
+
+
+def feature_maps(shape: Shape) -> list[tuple[Shape, Shape]]:
+    """(maps, height, width) after each convolution, and after the pooling that may follow it."""
+    check_shape(shape)
+    _, height, width = shape
+    sizes = []
+    for maps, padding, pooled in CONVOLUTIONS:
+        height, width = (side + 2 * padding - KERNEL + 1 for side in (height, width))
+        convolved = (maps, height, width)
+        if pooled:
+            height, width = height // 2, width // 2
+        sizes.append((convolved, (maps, height, width)))
+    return sizes
 
 
 class CNNNet(nn.Module):
     """The network that `CNN` describes."""
 
+    output_layer = "outputs"
+
     def __init__(self, shape: Shape, outputs: int) -> None:
         super().__init__()
-        self.shape = checked(shape)
+        check_shape(shape)
+        self.shape = shape
         self.convolutions = nn.ModuleList()
         channels = shape[0]
         for maps, padding, _ in CONVOLUTIONS:
@@ -77,8 +89,7 @@ class CNNNet(nn.Module):
             layer.weight.data = layer.weight.data.contiguous(memory_format=torch.channels_last)
             self.convolutions.append(layer)
             channels = maps
-        flat = math.prod(CNN().layers(shape, outputs)[-3].activation)
-        self.dense = nn.Linear(flat, DENSE)
+        self.dense = nn.Linear(math.prod(feature_maps(shape)[-1][1]), DENSE)
         self.outputs = nn.Linear(DENSE, outputs)
 
     def forward(self, x: Tensor) -> Tensor:

@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple
 
 from torch import nn
 
-Heads = Literal["random", "zero"]
+HeadInit = Literal["random", "zero"]
 Shape = tuple[int, int, int]
 """(channels, height, width) of an image."""
 
@@ -35,13 +35,13 @@ class Net(ABC):
         """Its steps in order, known without building it."""
 
 
-def check_heads(heads: str) -> None:
+def check_head_init(heads: str) -> None:
     if heads not in ("random", "zero"):
         raise ValueError(f"heads {heads!r} is unknown; choose from random, zero")
 
 
-def start_heads(layer: nn.Linear, heads: Heads) -> None:
-    """The output layer as it is before training: PyTorch's default, or all zeros."""
+def initialize_heads(layer: nn.Linear, heads: HeadInit) -> None:
+    """The output layer before training: PyTorch's default, or all zeros."""
     if heads == "zero":
         nn.init.zeros_(layer.weight)
         nn.init.zeros_(layer.bias)

@@ -1,4 +1,4 @@
-"""The symmetric variational autoencoder (Kingma & Welling, 2014), and a classifier that carries one on its back."""
+"""The symmetric variational autoencoder (Kingma & Welling, 2014), and a classifier that shares its encoder with one."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import binary_cross_entropy_with_logits, linear
+from torch.nn.functional import binary_cross_entropy_with_logits
 
 from engram.nets.mlp import MLPNet, hidden_layers
 
@@ -15,7 +15,7 @@ LATENT = 100
 """Latent variables (van de Ven & Tolias, 2018)."""
 
 
-Painted = tuple[Tensor, Tensor, Tensor]
+VAEOutput = tuple[Tensor, Tensor, Tensor]
 """What a VAE makes of images: the logits of their pixels, and mean and log-variance of their latent variables."""
 
 
@@ -29,8 +29,8 @@ class Generator(nn.Module):
         self.log_variance = nn.Linear(hidden[-1], latent)
         self.decoder = nn.ModuleList(nn.Linear(a, b) for a, b in pairwise((latent, *reversed(hidden), pixels)))
 
-    def forward(self, features: Tensor, noise: Tensor) -> Painted:
-        """(batch, hidden), (batch, latent) → logits of the pixels, mean, log-variance; one sample a row."""
+    def forward(self, features: Tensor, noise: Tensor) -> VAEOutput:
+        """(batch, hidden), (batch, latent) → logits of the pixels, mean, log-variance; one sample per row."""
         mean, log_variance = self.mean(features), self.log_variance(features)
         z = torch.addcmul(mean, noise, torch.exp(0.5 * log_variance))
         return self.logits(z), mean, log_variance
@@ -58,12 +58,12 @@ class VAE(nn.Module):
         self.encoder = nn.ModuleList(nn.Linear(a, b) for a, b in pairwise((pixels, *hidden)))
         self.generator = Generator(pixels, hidden, latent)
 
-    def forward(self, x: Tensor, noise: Tensor) -> Painted:
+    def forward(self, x: Tensor, noise: Tensor) -> VAEOutput:
         """(batch, pixels), (batch, latent) → logits of the pixels, mean, log-variance"""
         for layer in self.encoder:
             x = torch.relu_(layer(x))
-        found: Painted = self.generator(x, noise)
-        return found
+        output: VAEOutput = self.generator(x, noise)
+        return output
 
 
 class FeedbackNet(nn.Module):
@@ -79,16 +79,15 @@ class FeedbackNet(nn.Module):
         """(batch, pixels) → (batch, outputs)"""
         return self.classifier(x)  # type: ignore[no-any-return]
 
-    def both(self, x: Tensor, noise: Tensor) -> tuple[Tensor, Painted]:
+    def both(self, x: Tensor, noise: Tensor) -> tuple[Tensor, VAEOutput]:
         """The classifier's logits, and what the generator makes of the same features."""
         features = self.classifier.features(x)
-        last = self.classifier.layers[-1]
-        return linear(features, last.weight, last.bias), self.generator(features, noise)
+        return self.classifier.layers[-1](features), self.generator(features, noise)
 
 
-def vae_losses(painted: Painted, shades: Tensor) -> Tensor:
+def vae_losses(output: VAEOutput, shades: Tensor) -> Tensor:
     """Of each image: cross-entropy of the pixels, whose shades lie in [0, 1], and KL to the prior, both per pixel."""
-    logits, mean, log_variance = painted
+    logits, mean, log_variance = output
     reconstruction = binary_cross_entropy_with_logits(logits, shades, reduction="none").mean(1)  # (batch,)
     return reconstruction + kl_to_prior(mean, log_variance) / shades.shape[1]
 

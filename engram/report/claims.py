@@ -1,4 +1,4 @@
-"""The paper's claims, in print and in our records: for a terminal, and as Markdown."""
+"""The claims of a paper, in its numbers and in our records: for a terminal, and as Markdown. No torch."""
 
 from __future__ import annotations
 
@@ -8,80 +8,76 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from engram.analysis.statistics import ALPHA, needed
-from engram.studies.hsu2018.cells import BAND_WITHOUT_SPREAD, RUNS_COPIED
-from engram.studies.hsu2018.claim_tests import Judged, Result, Side
-from engram.studies.hsu2018.claims import MARGIN, MUCH
+from engram.report.markdown import escape_markdown
+from engram.studies.claims import claims_of
+from engram.studies.outcomes import ClaimResult, Judged, Side
 
-SIDES: tuple[Side, Side] = ("print", "ours")
-COLOURS = {"holds": "green", "fails": "red", "undecided": "dim"}
-HOW = (
-    f"A comparison is decided where its p is below {ALPHA:g} after Holm's correction over its claim: in print by "
-    "Welch's test, of ours by a paired one over common seeds (with fewer than 3, print's deviations stand in; Tables 5 "
-    "and 6: Welch's from 3 runs on). Where there is no spread, numbers must be "
-    f"{BAND_WITHOUT_SPREAD:g} points apart. About as good is not worse by more than {MARGIN:g} points, much better is "
-    f"by more than {MUCH:g} (claim 2: in class learning, where it says most of all; else better is enough), hardly "
-    f"(claim 6) is within {MARGIN:g}. Copied rows count as {RUNS_COPIED} runs in print; random and zero heads are "
-    f"paired over weights and seeds. Not significant (claims 4 and 7) is what has no p below {ALPHA:g} without that "
-    f"correction either, in {needed()} runs or more. A claim fails where one of its comparisons is shown to be "
-    "otherwise, and holds where all (6 and 7: where more than half) are shown."
-)
-NAMED = 6
-"""Settings without records that a terminal names a claim."""
+SIDES: dict[Side, str] = {"print": "published", "ours": "ours"}
+OUTCOME_COLOURS = {"holds": "green", "fails": "red", "undecided": "dim"}
+MOST_NAMED = 6
+"""Settings without records that a terminal names per claim."""
 
 
-def print_claims(results: Sequence[Result], console: Console) -> None:
+def print_claims(results: Sequence[ClaimResult], console: Console) -> None:
     """Each claim with its outcomes; below, the comparisons that are shown to be otherwise."""
     view = Table(show_lines=True)
     view.add_column("claim")
-    for side in SIDES:
-        view.add_column(side, no_wrap=True)
+    for title in SIDES.values():
+        view.add_column(title, no_wrap=True)
     for result in results:
-        cells = [f"[{COLOURS[result.outcome(s)]}]{result.outcome(s)}[/]\n[dim]{counts(result, s)}[/]" for s in SIDES]
+        outcomes = {side: result.outcome(side) for side in SIDES}
+        cells = [f"[{OUTCOME_COLOURS[o]}]{o}[/]\n[dim]{tally(result, side)}[/]" for side, o in outcomes.items()]
         view.add_row(f"{result.claim.number}. {escape(result.claim.text)}", *cells)
     console.print(view)
-    console.print(f"[dim]hold / fail / undecided. {escape(HOW)}[/]")
+    for how in explanations(results):
+        console.print(f"[dim]hold / fail / undecided. {escape(how)}[/]")
     for result in results:
         parts = list(zip(result.claim.parts, result.print, result.ours, strict=True))
         otherwise = [part for part in parts if "fails" in (part[1].outcome, part[2].outcome)]
         if otherwise:
             console.print(f"{result.claim.number}. shown to be otherwise:")
-        for part, in_print, ours in otherwise:
-            console.print(f"   {escape(part.text)}: print {says(in_print)}; ours {says(ours)}")
+        for part, published, ours in otherwise:
+            console.print(f"   {escape(part.text)}: published {judged_text(published)}; ours {judged_text(ours)}")
         if result.notes:
             console.print(f"[dim]{result.claim.number}. ours: {escape('; '.join(result.notes))}[/]")
         missing = result.missing
         if missing:
-            more = f" and {len(missing) - NAMED} more (--json names all)" if len(missing) > NAMED else ""
-            console.print(f"[dim]{result.claim.number}. missing: {escape(', '.join(missing[:NAMED]))}{more}[/]")
+            more = f" and {len(missing) - MOST_NAMED} more (--json names all)" if len(missing) > MOST_NAMED else ""
+            console.print(f"[dim]{result.claim.number}. missing: {escape(', '.join(missing[:MOST_NAMED]))}{more}[/]")
 
 
-def markdown_claims(results: Sequence[Result]) -> str:
+def markdown_claims(results: Sequence[ClaimResult]) -> str:
     """Each claim with all its comparisons."""
-    lines = [HOW, ""]
+    lines = [line for how in explanations(results) for line in (how, "")]
     for result in results:
+        sides = [f"{t.capitalize()}: **{result.outcome(s)}** ({tally(result, s)})." for s, t in SIDES.items()]
         lines += [
-            f"### {result.claim.number}. {result.claim.text}",
+            f"### {result.claim.number}. {escape_markdown(result.claim.text)}",
             "",
-            f"Print: **{result.outcome('print')}** ({counts(result, 'print')}). "
-            f"Ours: **{result.outcome('ours')}** ({counts(result, 'ours')}). Hold / fail / undecided.",
+            f"{' '.join(sides)} Hold / fail / undecided.",
             "",
-            "| comparison | print | ours |",
+            f"| comparison | {' | '.join(SIDES.values())} |",
             "| --- | --- | --- |",
         ]
-        for part, in_print, ours in zip(result.claim.parts, result.print, result.ours, strict=True):
-            lines.append(f"| {part.text} | {says(in_print)} | {says(ours)} |")
-        lines += ["", f"Ours: {'; '.join(result.notes)}.", ""] if result.notes else [""]
+        for part, published, ours in zip(result.claim.parts, result.print, result.ours, strict=True):
+            lines.append(f"| {escape_markdown(part.text)} | {judged_text(published)} | {judged_text(ours)} |")
+        lines += ["", f"Ours: {escape_markdown('; '.join(result.notes))}.", ""] if result.notes else [""]
     return "\n".join(lines)
 
 
-def counts(result: Result, side: Side) -> str:
+def explanations(results: Sequence[ClaimResult]) -> list[str]:
+    """How the comparisons of each paper are decided."""
+    return [claims_of(paper)[0] for paper in dict.fromkeys(result.claim.paper for result in results)]
+
+
+def tally(result: ClaimResult, side: Side) -> str:
+    """`3 / 0 / 1`: comparisons that hold, fail, are undecided."""
     outcomes = [one.outcome for one in (result.print if side == "print" else result.ours)]
-    return " / ".join(str(outcomes.count(word)) for word in ("holds", "fails", "undecided"))
+    return " / ".join(str(outcomes.count(word)) for word in OUTCOME_COLOURS)
 
 
-def says(one: Judged) -> str:
-    """`holds, +8.67 (p 0.00028, Welch, n = 10)`."""
+def judged_text(one: Judged) -> str:
+    """`holds, +8.67 (p 0.00028, Welch, n = 10)`"""
     if one.difference is None:
         return f"{one.outcome}, missing"
     p = "".join(f"p {p:.2g}, " for p in one.p)

@@ -1,70 +1,117 @@
-"""What stands below a table: how many cells agree, what ± means, time, machines, memory, failures, notes."""
+"""The lines below a table: how many cells agree, what ± is, tests, time, machines, memory, failures, notes. No torch."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from engram.report.layout import MARKS, NEEDS, TITLES, duration
+from engram.analysis.statistics import ALPHA, pairs_needed
+from engram.core.messages import count, duration, size
+from engram.core.registry import METHODS
 from engram.runs.records import Record
-from engram.studies.hsu2018.cells import COPIED, QUEUE_TABLES, Cell
-from engram.studies.hsu2018.notes import SPREAD, SPREAD_OF_COPIED, SPREAD_OF_QUEUE, table_notes
-from engram.studies.hsu2018.twin_cells import TwinCell
+from engram.studies.study import Study, method_title
+from engram.studies.table import Cell, VariantCell, records_behind
+
+VERDICT_MARKS = {"agrees": "✓", "higher": "↑", "lower": "↓", "missing": "·"}
+NEEDS = ("boundaries", "past data")
+"""What methods can declare that they need."""
 
 
-def footer(table: str, cells: Sequence[Cell], runs: Sequence[Record]) -> list[str]:
-    """A sentence or two each; `runs` are those that the cells were made of."""
-    if not cells:  # twins alone have their own notes
+def lines_below(study: Study, cells: Sequence[Cell]) -> list[str]:
+    """A sentence or two each."""
+    if not cells:  # variants alone have their own notes
         return []
-    lines = [agreement(cells), SPREAD_OF_QUEUE if table in QUEUE_TABLES else SPREAD]
-    if any(cell.row in COPIED for cell in cells):
-        lines.append(SPREAD_OF_COPIED)
-    if table not in QUEUE_TABLES:
-        lines.append(needs([name for name in TITLES if any(cell.row == name for cell in cells)]))
+    names = list(dict.fromkeys(cell.row for cell in cells))
+    lines = [agreement(cells)] if study.is_published else tests_text(study, cells)
+    lines.insert(1 if study.is_published else 0, spread_text(study))
+    lines += needs_text(study, names)
+    runs = records_behind(cells)
     if runs:
-        machines = Counter(machine(record) for record in runs)
+        machines = Counter(machine_text(record) for record in runs)
         lines += [
-            f"Run time: {duration(sum(record.seconds for record in runs))} in {len(runs)} runs.",
-            "Machine: " + "; ".join(f"{name} ({count} runs)" for name, count in machines.items()) + ".",
-            f"Memory kept at task boundaries beside the network and its optimiser: {ledger(runs) or 'none'}.",
+            f"Run time: {duration(sum(record.seconds for record in runs))} in {count(len(runs), 'run')}.",
+            "Machine: " + "; ".join(f"{name} ({count(n, 'run')})" for name, n in machines.items()) + ".",
+            f"Memory kept at task boundaries besides the network and its optimiser: {ledger(study, cells) or 'none'}.",
+            f"Failed runs: {failures(study, cells) or 'none'}.",
         ]
-        lines.append(f"Failed runs: {failures(runs) or 'none'}.")
-    return [*lines, *table_notes(table)]
+    return [*lines, *study.table_notes(names), *notes_of_cells(study, cells)]
 
 
-def needs(rows: Sequence[str]) -> str:
-    """`Needs task boundaries: L2, EWC; past data: none; neither: Adam.`"""
-    who = {what: [row for row in rows if row in names] for what, names in NEEDS.items()}
-    who["neither"] = [row for row in rows if not any(row in names for names in NEEDS.values())]
-    said = [f"{what}: {', '.join(TITLES[row] for row in of) or 'none'}" for what, of in who.items()]
-    return f"Needs task {'; '.join(said)}."
+def spread_text(study: Study) -> str:
+    """What ± is."""
+    ours = "± is the population standard deviation over n runs"
+    if study.spread_note or not study.is_published:
+        return study.spread_note or f"{ours}."
+    kind = {"std": "a standard deviation", "sem": "the standard error of the mean"}[study.spread.kind]
+    return f"{ours}; in the paper {kind} over {count(study.spread.runs, 'run')}."
+
+
+def tests_text(study: Study, cells: Sequence[Cell]) -> list[str]:
+    """What the star means, over how many tests, and which of them can show nothing."""
+    tests = [cell.test for cell in cells if cell.test is not None]
+    if not tests:
+        return []
+    counted = [test for test in tests if test.can_show]
+    name = study.row_title(study.baseline)
+    lines = [
+        f"* differs from {name}, the baseline: p below {ALPHA:g} in a two-sided paired permutation test over common "
+        f"seeds, after Holm's correction over {count(len(counted), 'test')}."
+    ]
+    rest = len(tests) - len(counted)
+    if rest:
+        lines.append(
+            f"{count(rest, 'cell')} without p: fewer than {pairs_needed()} common seeds on which the accuracies differ "
+            "can show nothing."
+        )
+    return lines
 
 
 def agreement(cells: Sequence[Cell]) -> str:
-    counts = {name: sum(cell.verdict == name for cell in cells) for name in MARKS}
+    """`12 agree ✓, 1 higher ↑, …; of 20 telling cells 18 agree.`"""
+    counts = {name: sum(cell.verdict == name for cell in cells) for name in VERDICT_MARKS}
+    marked = {name: f"{counts[name]} {'agree' if name == 'agrees' else name} {m}" for name, m in VERDICT_MARKS.items()}
     telling = [cell for cell in cells if cell.telling and cell.verdict != "missing"]
     return (
-        f"{counts['agrees']} agree {MARKS['agrees']}, {counts['higher']} higher {MARKS['higher']}, "
-        f"{counts['lower']} lower {MARKS['lower']}, {counts['missing']} missing {MARKS['missing']}; of {len(telling)} "
-        f"telling cells {sum(cell.verdict == 'agrees' for cell in telling)} agree."
+        f"{', '.join(marked.values())}; of {count(len(telling), 'telling cell')} "
+        f"{sum(cell.verdict == 'agrees' for cell in telling)} agree."
     )
 
 
-def notes(cells: Sequence[Cell]) -> list[str]:
-    """The notes of the cells, with the rows and columns that have them, where those are not all."""
-    where: dict[str, dict[str, list[str]]] = {}
+def needs_text(study: Study, names: Sequence[str]) -> list[str]:
+    """`Needs task boundaries: L2, EWC; past data: none; neither: Adam.`"""
+    needs = {name: needs_of(study.rows[name].method) for name in names}
+    known = {name: found for name, found in needs.items() if found is not None}
+    if not known:
+        return []
+    who = {need: [name for name, found in known.items() if need in found] for need in NEEDS}
+    who["neither"] = [name for name, found in known.items() if not found & set(NEEDS)]
+    words = [f"{need}: {', '.join(map(study.row_title, rows)) or 'none'}" for need, rows in who.items()]
+    return [f"Needs task {'; '.join(words)}."]
+
+
+def needs_of(method: str) -> frozenset[str] | None:
+    """What a method, or a combination of methods, declares; None if it is not known."""
+    members = method.split("+")
+    if not all(member in METHODS for member in members):
+        return None
+    return frozenset().union(*(METHODS.facts(member).literals.get("needs", ()) for member in members))
+
+
+def notes_of_cells(study: Study, cells: Sequence[Cell]) -> list[str]:
+    """The notes of the cells, with the rows and columns that have them, if those are not all."""
+    places: dict[str, dict[str, list[str]]] = {}
     for cell in cells:
-        for note in filter(None, cell.note.split("; ")):
-            where.setdefault(note, {}).setdefault(cell.row, []).append(cell.column)
+        for note in cell.notes:
+            places.setdefault(note, {}).setdefault(cell.row, []).append(cell.column)
     every_row, every_column = ({getattr(cell, name) for cell in cells} for name in ("row", "column"))
 
     def place(rows: Sequence[str], columns: Sequence[str]) -> str:
-        names = [", ".join(TITLES.get(row, row) for row in rows)] if {*rows} != every_row else []
+        names = [", ".join(map(study.row_title, rows))] if {*rows} != every_row else []
         names += [", ".join(columns)] if {*columns} != every_column else []
         return " in ".join(names) or "All"
 
     lines = []
-    for note, columns_of in where.items():
+    for note, columns_of in places.items():
         alike: dict[tuple[str, ...], list[str]] = {}
         for row, columns in columns_of.items():
             alike.setdefault(tuple(columns), []).append(row)
@@ -72,38 +119,46 @@ def notes(cells: Sequence[Cell]) -> list[str]:
     return lines
 
 
-def twin_notes(twins: Sequence[TwinCell]) -> list[str]:
-    """What each twin changes, and why; what all of them cost, and how many runs of those shown failed."""
-    rows: dict[str, dict[str, None]] = {}
-    for twin in twins:
-        rows.setdefault(twin.note, {})[twin.row] = None
-    if not twins:
+def notes_of_variants(variants: Sequence[VariantCell]) -> list[str]:
+    """What each variant changes, and why; what all of them cost, and how many runs of those shown failed."""
+    if not variants:
         return []
-    failed = sum(twin.failed for twin in twins)
+    rows: dict[str, dict[str, None]] = {}
+    for variant in variants:
+        rows.setdefault(variant.note, {})[variant.row] = None
+    failed = sum(variant.failed for variant in variants)
+    total = duration(sum(variant.total_seconds for variant in variants))
     return [
         *(f"{', '.join(names)}: {note}" for note, names in rows.items()),
-        f"Run time of twins: {duration(sum(twin.seconds for twin in twins))}. Failed runs of those shown: "
-        f"{failed or 'none'}.",
+        f"Run time of variants: {total}. Failed runs of those shown: {failed or 'none'}.",
     ]
 
 
-def machine(record: Record) -> str:
+def machine_text(record: Record) -> str:
+    """`AMD EPYC, 2 cores, torch 2.13`"""
     e = record.environment
     return f"{e.get('cpu', 'unknown processor')}, {e.get('cores', '?')} cores, torch {e.get('torch', 'unknown')}"
 
 
-def ledger(runs: Iterable[Record]) -> str:
-    """Bytes that each row keeps, the most of its columns."""
+def ledger(study: Study, cells: Iterable[Cell]) -> str:
+    """Bytes that each row keeps, the most of its columns; by method if rows are not methods."""
     kept: dict[str, int] = {}
-    for record in runs:
-        row = (record.preset or record.method).split(" ")[-1 if not record.preset else 1]
-        kept[row] = max(kept.get(row, 0), sum(record.memory.get("kept", {}).values()))
-    return ", ".join(f"{TITLES.get(row, row)} {size(count)}" for row, count in kept.items() if count)
+    for cell in cells:
+        title = study.row_title(cell.row)
+        if needs_of(study.rows[cell.row].method) is None and cell.setting is not None:
+            title = method_title(cell.setting.method)
+        kept[title] = max(kept.get(title, 0), cell.memory or 0)
+    return ", ".join(f"{title} {size(number)}" for title, number in kept.items() if number)
 
 
-def size(count: int) -> str:
-    return f"{count / 1e6:.1f} MB" if count >= 1e5 else f"{count / 1e3:.1f} kB"
-
-
-def failures(runs: Iterable[Record]) -> str:
-    return ", ".join(f"{r.preset} seed {r.seed} ({r.status})" for r in runs if r.status != "done")
+def failures(study: Study, cells: Iterable[Cell]) -> str:
+    """`SI in class: seed 3 (failed)`; a run that several cells share is named once."""
+    named: set[str] = set()
+    found = []
+    for cell in cells:
+        bad = [r for r in (*cell.runs.records, *cell.runs.tried) if r.status != "done" and r.key not in named]
+        named |= {record.key for record in bad}
+        if bad:
+            seeds = ", ".join(f"seed {record.seed} ({record.status})" for record in bad)
+            found.append(f"{study.row_title(cell.row)} in {cell.column}: {seeds}")
+    return "; ".join(found)

@@ -1,122 +1,179 @@
-"""A table as LaTeX in print's own layout. Compiles with booktabs; colortbl and amssymb make it prettier."""
+r"""A table as LaTeX, in the layout of the paper if it was published. Compiles with booktabs alone."""
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Sequence
 
-from engram.report.footer import notes, twin_notes
-from engram.report.layout import MARKS, Row, headings, number, ours, sections, with_memory
-from engram.studies.hsu2018.cells import QUEUE_TABLES, TABLES, Cell
-from engram.studies.hsu2018.twin_cells import TwinCell
+from engram.report.footer import VERDICT_MARKS
+from engram.report.layout import ABSENT, Document, Entry, TableRow
 
 PREAMBLE = r"""% Needs \usepackage{booktabs}; colortbl makes the thin rules grey, amssymb the check marks prettier.
 \providecommand{\checkmark}{\ensuremath{\surd}}
 \ifdefined\arrayrulecolor\else\def\arrayrulecolor[#1]#2{}\fi"""
-THIN = r"\arrayrulecolor[gray]{0.7}\specialrule{0.3pt}{1pt}{1pt}\arrayrulecolor[gray]{0}"
-SIGNS = {"agrees": "$=$", "higher": r"$\uparrow$", "lower": r"$\downarrow$", "missing": "--"}
-LEGEND = (
-    r"Average accuracy in percent. Below each of our numbers: print, our runs in brackets, and whether ours agrees "
-    r"with print ($=$), is higher ($\uparrow$), lower ($\downarrow$) or missing (--)."
+THIN_RULE = r"\arrayrulecolor[gray]{0.7}\specialrule{0.3pt}{1pt}{1pt}\arrayrulecolor[gray]{0}"
+VERDICT_SIGNS = {"agrees": "$=$", "higher": r"$\uparrow$", "lower": r"$\downarrow$", "missing": "--"}
+WITH_VERDICTS = (
+    r" Below each of our numbers: the published one, the number of our runs in brackets, and whether ours agrees ($=$), "
+    r"is higher ($\uparrow$), lower ($\downarrow$) or missing (--)."
 )
+WITH_TESTS = " Below each mean: the number of runs in brackets{}."
 BEGIN = (r"\begin{table}", r"\centering\footnotesize\setlength{\tabcolsep}{3pt}")
-PLUS_MINUS = r"\pm"
+END = (r"\bottomrule", r"\end{tabular}", r"\end{table}")
 
 
-def latex(table: str, cells: Sequence[Cell], twins: Sequence[TwinCell], footer: Sequence[str]) -> str:
-    """The table with ours above print in each row; twins and the footer below it."""
-    memory = with_memory(table)
-    columns = len(dict.fromkeys(cell.column for cell in cells))
+def write_latex(document: Document) -> str:
+    """The table; variants and notes follow."""
+    lines = [PREAMBLE]
+    if document.sections:
+        lines += latex_table(document)
+    if document.variants:
+        lines += latex_variants(document)
+    # after the floats: with all these lines they would not fit on a page
+    below = [escape_latex(text) + r"\par" for text in (*document.below, *document.below_variants)]
+    return "\n".join([*lines, "", r"{\scriptsize", *below, "}"]) + "\n"
+
+
+def latex_table(document: Document) -> list[str]:
+    width = len(document.columns) + document.memory + len(document.extra)
     lines = [
-        PREAMBLE,
         *BEGIN,
-        rf"\caption{{{escaped(TABLES[table][0])}. {LEGEND}}}",
-        r"\begin{tabular}{l" + "c" * (columns + memory) + "}",
+        rf"\caption{{{escape_latex(document.title)}. {caption(document)}}}",
+        r"\begin{tabular}{l" + "c" * width + "}",
         r"\toprule",
-        *head(table, cells),
+        *head_lines(document),
     ]
-    for section in sections(table, cells):
+    for section in document.sections:
         lines.append(r"\midrule")
         if section.title:
-            lines.append(rf"\multicolumn{{{1 + memory + columns}}}{{l}}{{\textit{{{section.title}}}}} \\")
+            lines.append(rf"\multicolumn{{{1 + width}}}{{l}}{{\textit{{{escape_latex(section.title)}}}}} \\")
         for before, row in zip((None, *section.rows), section.rows, strict=False):
-            if memory and row.memory and before and not before.memory:
-                lines.append(THIN)
-            lines += body(row, memory)
-    lines += [r"\bottomrule", r"\end{tabular}", r"\end{table}"]
-    if not cells:
-        lines = [PREAMBLE]
-    if twins:
-        lines += twin_lines(twins)
-    # after the floats: with all that is to be said they would not fit a page
-    lines += ["", r"{\scriptsize", *(escaped(s) + r"\par" for s in (*footer, *notes(cells), *twin_notes(twins))), "}"]
-    return "\n".join(lines) + "\n"
+            if document.memory and row.remembers and before and not before.remembers:
+                lines.append(THIN_RULE)
+            lines += row_lines(row, document.memory)
+    return [*lines, *END]
 
 
-def head(table: str, cells: Sequence[Cell]) -> list[str]:
-    """One line of headings, or two with rules between them, as in Tables 4 to 6."""
-    above = headings(cells)
-    first = "Tasks" if table in QUEUE_TABLES else "Method"
-    front = [first, "Memory"] if with_memory(table) else [first]
-    if not any(below for _, below in above):
-        words = [title.partition(" ") for title, _ in above]  # two lines, or three columns would not fit a page
-        return [line([*front, *(first for first, _, _ in words)]), line(["" for _ in front] + [w[2] for w in words])]
-    spans = [rf"\multicolumn{{{len(below) or 1}}}{{c}}{{{title}}}" for title, below in above]
+def caption(document: Document) -> str:
+    tested = any(entry.p for row in document.rows for entry in row.entries)
+    more = WITH_VERDICTS if document.published else WITH_TESTS.format(" and p against the baseline" if tested else "")
+    return escape_latex(document.legend) + more
+
+
+def head_lines(document: Document) -> list[str]:
+    """One or two lines of headings, with rules between them if columns share one."""
+    front = [document.first[0], *(["Memory"] if document.memory else [])]
+    front_below = [document.first[1], *("" for _ in front[1:])]
+    back, empty = list(document.extra), [""] * len(document.extra)
+    headings = document.headings
+    if not any(below for _, below in headings):
+        # the words of a heading in two lines, or three columns would not fit on a page
+        words = [title.partition(" ") for title, _ in headings]
+        lines = [[*front, *(first for first, _, _ in words), *back]]
+        second = [*front_below, *(rest for _, _, rest in words), *empty]
+        return [latex_row(map(escape_latex, line)) for line in (lines + [second] if any(second) else lines)]
+    spans = [rf"\multicolumn{{{len(below) or 1}}}{{c}}{{{escape_latex(title)}}}" for title, below in headings]
     rules, at = [], len(front) + 1
-    for _, below in above:
+    for _, below in headings:
         if below:
             rules.append(rf"\cmidrule(lr){{{at}-{at + len(below) - 1}}}")
         at += len(below) or 1
-    second = "Known total \\#class?" if table == "table4" else ""
-    parts = [part for _, below in above for part in below or [""]]
-    return [line([*front, *spans]), "".join(rules), line([second, *("" for _ in front[1:]), *parts])]
-
-
-def body(row: Row, memory: bool) -> list[str]:
-    """Ours, and below it in small print, how many runs, and the verdict."""
-    mark = [r"\checkmark" if row.memory else ""] if memory else []
-    means = [math(ours(cell, PLUS_MINUS), bold=cell.column in row.bold) for cell in row.cells]
-    small = [
-        rf"{{\tiny {math(number(cell.paper, cell.paper_std, PLUS_MINUS))} ({cell.n}) {SIGNS[cell.verdict]}}}"
-        for cell in row.cells
+    parts = [part for _, below in headings for part in below or ("",)]
+    return [
+        latex_row([*map(escape_latex, front), *spans, *back]),
+        "".join(rules),
+        latex_row(map(escape_latex, [*front_below, *parts, *empty])),
     ]
-    return [line([escaped(row.title), *mark, *means], "[-3pt]"), line(["", *("" for _ in mark), *small], "[1pt]")]
 
 
-def twin_lines(twins: Sequence[TwinCell]) -> list[str]:
+def row_lines(row: TableRow, memory: bool) -> list[str]:
+    """Our means, and below them in a small size what there is to say of each."""
+    mark = [r"\checkmark" if row.remembers else ""] if memory else []
+    means = [math(entry.value, bold=entry.bold, star=entry.differs) for entry in row.entries]
+    small = [rf"{{\tiny {small_text(entry)}}}" for entry in row.entries]
+    extra = list(map(escape_latex, row.extra))
+    return [
+        latex_row([escape_latex(row.title), *mark, *means, *extra], "[-3pt]"),
+        latex_row(["", *("" for _ in mark), *small, *("" for _ in extra)], "[1pt]"),
+    ]
+
+
+def small_text(entry: Entry) -> str:
+    """`$93.46 \\pm 2.01$ (10) $=$`, or `(10) p 0.004`"""
+    if entry.published:
+        return f"{math(entry.published)} ({entry.n}) {VERDICT_SIGNS.get(entry.verdict or '', '')}".rstrip()
+    return f"({entry.n}) {escape_latex(entry.p)}".rstrip()
+
+
+def latex_variants(document: Document) -> list[str]:
     lines = [
         *BEGIN,
-        r"\caption{Twins, as meant, where the authors' code departs from it.}",
+        r"\caption{Variants: rows with some values changed; not cells of the table.}",
         r"\begin{tabular}{llccl}",
         r"\toprule",
-        line(["Twin, as meant", "Column", "Twin's", "Row's", "Difference"]),
+        latex_row(["Variant", "Column", "Variant's", "Row's", "Difference"]),
         r"\midrule",
     ]
-    for twin in twins:
-        mean = math(ours(twin, PLUS_MINUS)) + (f" ($n={twin.n}$)" if twin.n else "")
-        of_row = "–" if twin.of_row is None else f"{twin.of_row:.2f}"
-        cells = [twin.row, twin.column, mean, of_row, twin.says()]
-        lines.append(line([cell if "$" in cell else escaped(cell) for cell in cells]))
-    return [*lines, r"\bottomrule", r"\end{tabular}", r"\end{table}"]
+    for line in document.variants:
+        value = math(line.value) + (f" ($n={line.n}$)" if line.n else "")
+        names = [escape_latex(line.name), escape_latex(line.column)]
+        lines.append(latex_row([*names, value, *map(escape_latex, (line.of_row, line.difference))]))
+    return [*lines, *END]
 
 
-def line(entries: Sequence[str], space: str = "") -> str:
+def latex_row(entries: Sequence[str] | map[str], space: str = "") -> str:
     return " & ".join(entries) + r" \\" + space
 
 
-def math(text: str, bold: bool = False) -> str:
-    """`94.28 \\pm 2.12` in mathematics, which `–` is none of."""
-    if text == "–":
+def math(text: str, bold: bool = False, star: bool = False) -> str:
+    r"""`$94.28 \pm 2.12$`; a dash is not mathematics."""
+    if text == ABSENT:
         return "--"
-    return rf"$\mathbf{{{text}}}$" if bold else f"${text}$"
+    inside = text.replace("±", r"\pm")
+    inside = rf"\mathbf{{{inside}}}" if bold else inside
+    return f"${inside}{'^{*}' if star else ''}$"
 
 
 SPECIAL = {
     "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{", "}": r"\}",
-    "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "±": r"$\pm$", "−": r"$-$", "½": r"$\frac12$", "…": r"\dots",
-    "–": "--", "<": "$<$", ">": "$>$", **{MARKS[verdict]: sign for verdict, sign in SIGNS.items()},
+    "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "±": r"$\pm$", "−": r"$-$", "½": r"$\frac12$",
+    "…": r"\dots{}", "–": "--", "—": "---", "<": "$<$", ">": "$>$", "|": "$|$", "×": r"$\times$", "≤": r"$\leq$",
+    "≥": r"$\geq$", "≈": r"$\approx$", "→": r"$\to$", "·": r"$\cdot$", "²": "$^2$", "³": "$^3$", "µ": r"$\mu$",
+    "∞": r"$\infty$", "“": "``", "”": "''", "‘": "`", "’": "'", "ß": r"\ss{}", "ø": r"\o{}", "Ø": r"\O{}",
+    "ł": r"\l{}", "Ł": r"\L{}", "æ": r"\ae{}", "Æ": r"\AE{}", "ı": r"\i{}", "°": r"$^\circ$",
+    "[": "{[}", "]": "{]}", "*": "{*}",  # after a line's end these would be arguments of it
+    "✗": r"$\times$", **{VERDICT_MARKS[verdict]: sign for verdict, sign in VERDICT_SIGNS.items()},
 }  # fmt: skip
+ACCENTS = {
+    "\u0300": "`", "\u0301": "'", "\u0302": "^", "\u0303": "~", "\u0308": '"', "\u0327": "c", "\u030c": "v",
+    "\u030a": "r", "\u0304": "=", "\u0306": "u", "\u0307": ".", "\u030b": "H", "\u0328": "k",
+}  # fmt: skip
+GREEK = {
+    character: f"${chr(92)}{name}$"
+    for character, name in zip(
+        "αβγδεζηθικλμνξπρστυφχψωΓΔΘΛΞΠΣΦΨΩ",
+        "alpha beta gamma delta epsilon zeta eta theta iota kappa lambda mu nu xi pi rho sigma tau upsilon phi chi psi "
+        "omega Gamma Delta Theta Lambda Xi Pi Sigma Phi Psi Omega".split(),
+        strict=True,
+    )
+}
 
 
-def escaped(text: str) -> str:
-    """Text in which LaTeX sees nothing but letters."""
-    return "".join(SPECIAL.get(character, character) for character in text)
+def escape_latex(text: str) -> str:
+    """Text in which LaTeX sees nothing but letters, in ASCII: what it could not set is named by its code point."""
+    found = []
+    for here, after in zip(text, f"{text[1:]} ", strict=False):
+        found.append("-{}" if here == after == "-" else escape_character(here))
+    return "".join(found)
+
+
+def escape_character(character: str) -> str:
+    known = SPECIAL.get(character) or GREEK.get(character)
+    if known or character.isascii():
+        return known or character
+    base, *marks = unicodedata.normalize("NFKD", character)
+    if base.isascii() and len(marks) == 1 and marks[0] in ACCENTS:
+        return rf"\{ACCENTS[marks[0]]}{{{base}}}"
+    if base.isascii() and all(mark.isascii() for mark in marks):  # a ligature, a no-break space
+        return escape_latex("".join([base, *marks]))
+    return f"(U+{ord(character):04X})"

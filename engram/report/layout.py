@@ -1,59 +1,49 @@
-"""The layout of the printed tables: titles, groups of rows, columns under common headings, what is bold."""
+"""What a table says before any markup: headings, groups of rows, entries, variants, and the lines below. No torch."""
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from engram.studies.hsu2018.cells import Cell
+from engram.core.messages import duration, size
+from engram.core.registry import METHODS, METRICS
+from engram.report.footer import lines_below, notes_of_variants
+from engram.studies.study import Study, method_title
+from engram.studies.table import Cell, VariantCell, shown_p
+from engram.studies.verdict import Verdict
 
-TITLES = {
-    "adam": "Adam", "sgd": "SGD", "adagrad": "Adagrad", "l2": "L2", "rehearsal": "Naive rehearsal",
-    "rehearsal-c": "Naive rehearsal-C", "ewc": "EWC", "online-ewc": "Online EWC", "si": "SI", "mas": "MAS",
-    "lwf": "LwF", "gem": "GEM", "dgr": "DGR", "rtf": "RtF", "offline": "Offline (upper bound)",
-}  # fmt: skip
-"""Rows as print names them."""
-
-HEADINGS = {
-    "task": "Incremental task learning",
-    "domain": "Incremental domain learning",
-    "class": "Incremental class learning",
-    "split": "Split MNIST",
-    "permuted": "Permuted MNIST",
-    "unknown": "No",
-    "known": "Yes",
-} | TITLES
-"""Columns, and the two parts of `split/known`, as print heads them."""
-
-MEMORY = ("rehearsal", "rehearsal-c", "gem", "dgr", "rtf")
-"""Rows with a check mark in print's column Memory, below a thin rule in their group."""
-NEEDS: dict[str, tuple[str, ...]] = {
-    "boundaries": (
-        "l2", "rehearsal", "rehearsal-c", "ewc", "online-ewc", "si", "mas", "lwf", "gem", "dgr", "rtf",
-    ),
-    "past data": ("rehearsal", "rehearsal-c", "gem", "offline"),
-}  # fmt: skip
-"""What the methods of the rows declare, without torch; a test compares."""
-GROUPS: dict[str, tuple[str, ...]] = {
-    "Baselines": ("adam", "sgd", "adagrad", "l2", "rehearsal", "rehearsal-c"),
-    "Continual learning methods": ("ewc", "online-ewc", "si", "mas", "lwf", "gem", "dgr", "rtf"),
-}
-MARKS = {"agrees": "✓", "higher": "↑", "lower": "↓", "missing": "·"}
+ABSENT = "–"
 
 
 @dataclass(frozen=True)
-class Row:
-    """One line of a printed table."""
+class Entry:
+    """What a table says in one place."""
+
+    value: str
+    """`94.28 ± 2.12`, or a dash if there are no runs."""
+    n: int
+    published: str = ""
+    """The published number; empty if there is none."""
+    verdict: Verdict | None = None
+    p: str = ""
+    """`p 0.004`: against the baseline, if the table tests that."""
+    differs: bool = False
+    """Whether that p counts as shown."""
+    bold: bool = False
+
+
+@dataclass(frozen=True)
+class TableRow:
+    """One row."""
 
     name: str
-    cells: tuple[Cell, ...]
-    memory: bool
-    bold: frozenset[str]
-    """Columns in which it is the best of its group's rows with a memory."""
-
-    @property
-    def title(self) -> str:
-        return TITLES.get(self.name, self.name)
+    title: str
+    entries: tuple[Entry, ...]
+    remembers: bool = False
+    """Whether it has a check mark in the column Memory."""
+    extra: tuple[str, ...] = ()
+    """What it costs: memory and time."""
 
 
 @dataclass(frozen=True)
@@ -61,67 +51,189 @@ class Section:
     """A group of rows between two rules."""
 
     title: str
-    rows: tuple[Row, ...]
+    rows: tuple[TableRow, ...]
 
 
-def with_memory(table: str) -> bool:
-    """Whether print has the column Memory, and bold numbers."""
-    return table in ("table2", "table3")
+@dataclass(frozen=True)
+class VariantLine:
+    """A variant beside its row."""
+
+    name: str
+    column: str
+    value: str
+    n: int
+    of_row: str
+    difference: str
 
 
-def sections(table: str, cells: Sequence[Cell]) -> list[Section]:
-    """The cells as print groups them."""
-    names = list(dict.fromkeys(cell.row for cell in cells))
-    grouped = [name for names_of in GROUPS.values() for name in names_of]
-    groups = {title: [n for n in names if n in members] for title, members in GROUPS.items()}
-    groups[""] = [name for name in names if name not in grouped]
-    return [Section(title, rows(table, members, cells)) for title, members in groups.items() if members]
+@dataclass(frozen=True)
+class Document:
+    """A table with all that stands around it; what is left to do is markup."""
+
+    name: str
+    title: str
+    numbered: str
+    """`Table 2: Split MNIST`; of a study that is no numbered table its title."""
+    legend: str
+    published: bool
+    """Whether entries have published numbers and verdicts."""
+    first: tuple[str, str]
+    """The heading of the first column, in up to two lines."""
+    columns: tuple[str, ...]
+    """A heading per column, in one line."""
+    headings: tuple[tuple[str, tuple[str, ...]], ...]
+    """Columns under common headings: `split/known` is Yes under Split MNIST, `task` stands alone."""
+    sections: tuple[Section, ...]
+    below: tuple[str, ...]
+    memory: bool = False
+    """Whether there is a column Memory with check marks."""
+    extra: tuple[str, ...] = ()
+    """The headings of the columns at the end."""
+    variants: tuple[VariantLine, ...] = ()
+    below_variants: tuple[str, ...] = ()
+
+    @property
+    def rows(self) -> list[TableRow]:
+        return [row for section in self.sections for row in section.rows]
 
 
-def rows(table: str, names: Sequence[str], cells: Sequence[Cell]) -> tuple[Row, ...]:
-    of = {name: tuple(cell for cell in cells if cell.row == name) for name in names}
-    best = {}
-    if with_memory(table):
-        remembering = [c for name in names if name in MEMORY for c in of[name] if c.ours is not None]
-        for column in {cell.column for cell in remembering}:
-            best[column] = max(cell.ours or 0.0 for cell in remembering if cell.column == column)
-    return tuple(
-        Row(
-            name,
-            of[name],
-            name in MEMORY,
-            frozenset(c.column for c in of[name] if name in MEMORY and c.column in best and c.ours == best[c.column]),
-        )
-        for name in names
+def make_document(study: Study, cells: Sequence[Cell], variants: Sequence[VariantCell] = ()) -> Document:
+    """The table of these cells; variants and notes below it."""
+    above, _, below = study.first.partition("\n")
+    published = study.is_published
+    extra = () if published else cost_headings(cells)
+    return Document(
+        name=study.name,
+        title=printable(study.title),
+        numbered=printable(numbered_title(study)),
+        legend=legend(study),
+        published=published,
+        first=(capitalize(printable(above)), printable(below)),
+        columns=tuple(printable(study.columns[name].title or name) for name in names_of_columns(cells)),
+        headings=tuple(make_headings(study, cells)),
+        sections=tuple(make_sections(study, cells, extra)),
+        below=tuple(map(printable, lines_below(study, cells))),
+        memory=bool(study.memory_rows),
+        extra=extra,
+        variants=tuple(map(variant_line, variants)),
+        below_variants=tuple(map(printable, notes_of_variants(variants))),
     )
 
 
-def headings(cells: Sequence[Cell]) -> list[tuple[str, list[str]]]:
-    """The columns as print heads them: `split/known` is Yes under Split MNIST, `task` stands alone."""
-    found: list[tuple[str, list[str]]] = []
-    for column in dict.fromkeys(cell.column for cell in cells):
+def names_of_columns(cells: Sequence[Cell]) -> list[str]:
+    return list(dict.fromkeys(cell.column for cell in cells))
+
+
+def numbered_title(study: Study) -> str:
+    number = study.short_name.removeprefix("table")
+    return f"Table {number}: {study.title}" if number.isdigit() else study.title
+
+
+def legend(study: Study) -> str:
+    """`Average accuracy in percent, ours and the published numbers.`"""
+    literals = METRICS.facts(study.metric).literals
+    what = capitalize(str(literals.get("title") or study.metric))
+    unit = "percent" if "unit" not in literals else str(literals["unit"])
+    return f"{what} in {unit}" + (", ours and the published numbers." if study.is_published else ".")
+
+
+def capitalize(text: str) -> str:
+    return text[:1].upper() + text[1:]
+
+
+def printable(text: str) -> str:
+    """Text from studies and records in one line, without control characters."""
+    return " ".join("".join(c if c.isprintable() else " " for c in text).split())
+
+
+def make_headings(study: Study, cells: Sequence[Cell]) -> list[tuple[str, tuple[str, ...]]]:
+    found: list[tuple[str, tuple[str, ...]]] = []
+    for column in names_of_columns(cells):
+        if study.columns[column].title:
+            found.append((printable(study.columns[column].title), ()))
+            continue
         first, _, second = column.partition("/")
-        above = HEADINGS.get(first, first)
-        below = HEADINGS.get(second, second)
+        above, below = column_heading(study, first), column_heading(study, second)
         if found and below and found[-1][0] == above:
-            found[-1][1].append(below)
+            found[-1] = (above, (*found[-1][1], below))
         else:
-            found.append((above, [below] if below else []))
+            found.append((above, (below,) if below else ()))
     return found
 
 
-def number(mean: float, spread: float | None, plus_minus: str = "±") -> str:
-    """`94.28 ± 2.12`, or the mean alone where there is no spread."""
-    return f"{mean:.2f}" if spread is None else f"{mean:.2f} {plus_minus} {spread:.2f}"
+def column_heading(study: Study, part: str) -> str:
+    """A column's name, or a part of it, as the study heads it; methods by their titles."""
+    title = study.column_titles.get(part)
+    return printable(title or (method_title(part) if part in METHODS else part))
 
 
-def ours(cell: Cell, plus_minus: str = "±") -> str:
-    return "–" if cell.ours is None else number(cell.ours, cell.std if cell.n > 1 else None, plus_minus)
+def make_sections(study: Study, cells: Sequence[Cell], extra: Sequence[str]) -> list[Section]:
+    """The rows in the study's groups; those of no group come last."""
+    names = list(dict.fromkeys(cell.row for cell in cells))
+    grouped = {name for members in study.groups.values() for name in members}
+    groups = {printable(title): [n for n in names if n in members] for title, members in study.groups.items()}
+    groups[""] = [name for name in names if name not in grouped]
+    return [
+        Section(title, tuple(make_rows(study, members, cells, extra))) for title, members in groups.items() if members
+    ]
 
 
-def duration(seconds: float) -> str:
-    """`90 s`, `45 min`, `3 h 20 min`."""
-    if seconds < 120:
-        return f"{seconds:.0f} s"
-    minutes = round(seconds / 60)
-    return f"{minutes} min" if minutes < 120 else f"{minutes // 60} h {minutes % 60} min"
+def make_rows(study: Study, names: Sequence[str], cells: Sequence[Cell], extra: Sequence[str]) -> list[TableRow]:
+    """The rows of a group. Bold is the best of its rows with a memory, if the table marks those."""
+    by_row = {name: [cell for cell in cells if cell.row == name] for name in names}
+    remembering = [c for name in names if name in study.memory_rows for c in by_row[name] if c.ours is not None]
+    best: dict[str, float] = {}
+    for cell in remembering:
+        best[cell.column] = max(best.get(cell.column, float("-inf")), cell.ours or 0.0)
+    bold = {(cell.row, cell.column) for cell in remembering if cell.ours == best[cell.column]}
+    return [
+        TableRow(
+            name,
+            printable(study.row_title(name)),
+            tuple(make_entry(study, cell, (cell.row, cell.column) in bold) for cell in by_row[name]),
+            name in study.memory_rows,
+            row_costs(by_row[name], extra),
+        )
+        for name in names
+    ]
+
+
+def make_entry(study: Study, cell: Cell, bold: bool) -> Entry:
+    if study.is_published:
+        published = "" if cell.paper is None else mean_text(cell.paper, cell.paper_std)
+        return Entry(our_text(cell), cell.n, published, cell.verdict, bold=bold)
+    p = shown_p(cell.test)
+    differs = p is not None and cell.test is not None and cell.test.shown
+    return Entry(our_text(cell), cell.n, p="" if p is None else f"p {p:.2g}", differs=differs, bold=bold)
+
+
+def mean_text(mean: float, spread: float | None) -> str:
+    """`94.28 ± 2.12`, or the mean alone if there is no spread."""
+    return f"{mean:.2f}" if spread is None else f"{mean:.2f} ± {spread:.2f}"
+
+
+def our_text(cell: Cell) -> str:
+    return ABSENT if cell.ours is None else mean_text(cell.ours, cell.std if cell.n > 1 else None)
+
+
+def cost_headings(cells: Sequence[Cell]) -> tuple[str, ...]:
+    """Memory and time, unless the values were made elsewhere and nothing is known of them."""
+    memory = ["Memory"] if any(cell.memory is not None for cell in cells) else []
+    return (*memory, *(["Time"] if any(cell.seconds for cell in cells) else []))
+
+
+def row_costs(cells: Sequence[Cell], extra: Sequence[str]) -> tuple[str, ...]:
+    """The most bytes that a row keeps, and the median time of its runs."""
+    kept = [cell.memory for cell in cells if cell.memory is not None]
+    seconds = [r.seconds for cell in cells for r in cell.runs.records if r.status == "done"]
+    texts = {
+        "Memory": size(max(kept)) if kept and max(kept) else ("none" if kept else ABSENT),
+        "Time": duration(statistics.median(seconds)) if seconds else ABSENT,
+    }
+    return tuple(texts[name] for name in extra)
+
+
+def variant_line(cell: VariantCell) -> VariantLine:
+    of_row = ABSENT if cell.of_row is None else f"{cell.of_row:.2f}"
+    name, column = printable(cell.row), printable(cell.column)
+    return VariantLine(name, column, our_text(cell), cell.n, of_row, cell.difference_text())

@@ -2,70 +2,83 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
-from engram.report.footer import notes, twin_notes
-from engram.report.layout import MARKS, Row, headings, number, ours, sections, with_memory
-from engram.studies.hsu2018.cells import QUEUE_TABLES, TABLES, Cell
-from engram.studies.hsu2018.twin_cells import TwinCell
+from engram.report.footer import VERDICT_MARKS
+from engram.report.layout import Document, Entry
 
 
-def markdown(table: str, cells: Sequence[Cell], twins: Sequence[TwinCell], footer: Sequence[str]) -> str:
-    """The table in print's layout, ours above print in each cell; twins and the footer below it."""
-    columns = [f"{above}<br>{below}" for above, parts in headings(cells) for below in parts or [""]]
-    columns = [column.removesuffix("<br>") for column in columns]
-    memory = ["Memory"] if with_memory(table) else []
-    first = "Tasks" if table in QUEUE_TABLES else "Method<br>Known total #class?" if table == "table4" else "Method"
-    lines = [
-        f"**Table {table.removeprefix('table')}: {TABLES[table][0]}.** Average accuracy in percent, ours above print.",
-        "",
-        line([first, *memory, *columns]),
-        line(["---", *(":-:" for _ in memory), *("--:" for _ in columns)]),
+def write_markdown(document: Document) -> str:
+    """The table with ours above the published number in each cell; variants and notes below it."""
+    parts = []
+    if document.sections:
+        parts += [table_lines(document), list_lines(document.below)]
+    if document.variants:
+        parts += [variant_lines(document), list_lines(document.below_variants)]
+    return "\n\n".join("\n".join(lines) for lines in parts if lines) + "\n"
+
+
+def table_lines(document: Document) -> list[str]:
+    columns = [
+        "<br>".join(escape_markdown(text) for text in (above, below) if text)
+        for above, parts in document.headings
+        for below in parts or ("",)
     ]
-    for section in sections(table, cells):
+    memory = ["Memory"] if document.memory else []
+    first = "<br>".join(escape_markdown(text) for text in document.first if text)
+    lines = [
+        f"**{escape_markdown(document.numbered)}.** {escape_markdown(document.legend)}",
+        "",
+        markdown_row([first, *memory, *columns, *document.extra]),
+        markdown_row(["---", *(":-:" for _ in memory), *("--:" for _ in (*columns, *document.extra))]),
+    ]
+    for section in document.sections:
         if section.title:
-            lines.append(line([f"*{section.title}*", *("" for _ in memory + columns)]))
+            empty = [""] * (len(memory) + len(columns) + len(document.extra))
+            lines.append(markdown_row([f"*{escape_markdown(section.title)}*", *empty]))
         for row in section.rows:
-            mark = ["✓" if row.memory else ""] if memory else []
-            lines.append(line([row.title, *mark, *(text(cell, row) for cell in row.cells)]))
-    lines += ["", *(f"- {escaped(said)}" for said in (*footer, *notes(cells)))]
-    lines = lines if cells else []
-    if twins:
-        lines += [
-            *([""] if lines else []),
-            *twin_lines(twins),
-            "",
-            *(f"- {escaped(said)}" for said in twin_notes(twins)),
-        ]
-    return "\n".join(lines) + "\n"
-
-
-def line(entries: Sequence[str]) -> str:
-    return "| " + " | ".join(entries) + " |"
-
-
-def text(cell: Cell, row: Row) -> str:
-    mean = ours(cell)
-    mean = f"**{mean}**" if cell.column in row.bold else mean
-    runs = f" (n = {cell.n})" if cell.n else ""
-    return f"{mean}{runs}<br>print {number(cell.paper, cell.paper_std)} {MARKS[cell.verdict]} {cell.verdict}"
-
-
-def twin_lines(twins: Sequence[TwinCell]) -> list[str]:
-    """As meant beside as published, with the difference."""
-    lines = [
-        "**Twins.** As meant, where the authors' code departs from it; no cells of the table.",
-        "",
-        line(["Twin", "Column", "Twin's", "Row's", "Difference"]),
-        line(["---", "---", "--:", "--:", "--:"]),
-    ]
-    for twin in twins:
-        mean = f"{ours(twin)} (n = {twin.n})" if twin.n else "–"
-        of_row = "–" if twin.of_row is None else f"{twin.of_row:.2f}"
-        lines.append(line([twin.row, twin.column, mean, of_row, twin.says()]))
+            mark = ["✓" if row.remembers else ""] if memory else []
+            entries = map(entry_markdown, row.entries)
+            lines.append(markdown_row([escape_markdown(row.title), *mark, *entries, *row.extra]))
     return lines
 
 
-def escaped(said: str) -> str:
-    """Characters that would end a cell or start markup."""
-    return said.replace("|", "\\|").replace("*", "\\*").replace("_", "\\_")
+def entry_markdown(entry: Entry) -> str:
+    """`**94.28 ± 2.12** (n = 10)<br>published 93.46 ± 2.01 ✓ agrees`"""
+    value = f"**{entry.value}**" if entry.bold else entry.value
+    value += "\\*" if entry.differs else ""
+    inside = ", ".join(filter(None, [f"n = {entry.n}" if entry.n else "", entry.p]))
+    value += f" ({inside})" if inside else ""
+    if not entry.published:
+        return value
+    verdict = f" {VERDICT_MARKS[entry.verdict]} {entry.verdict}" if entry.verdict else ""
+    return f"{value}<br>published {entry.published}{verdict}"
+
+
+def variant_lines(document: Document) -> list[str]:
+    """Each variant beside its row."""
+    lines = [
+        "**Variants.** Rows with some values changed; not cells of the table.",
+        "",
+        markdown_row(["Variant", "Column", "Variant's", "Row's", "Difference"]),
+        markdown_row(["---", "---", "--:", "--:", "--:"]),
+    ]
+    for line in document.variants:
+        value = f"{line.value} (n = {line.n})" if line.n else line.value
+        names = [escape_markdown(line.name), escape_markdown(line.column)]
+        lines.append(markdown_row([*names, value, line.of_row, line.difference]))
+    return lines
+
+
+def list_lines(texts: Sequence[str]) -> list[str]:
+    return [f"- {escape_markdown(text)}" for text in texts]
+
+
+def markdown_row(entries: Sequence[str]) -> str:
+    return "| " + " | ".join(entries) + " |"
+
+
+def escape_markdown(text: str) -> str:
+    """Text in which no character ends a cell or starts markup."""
+    return re.sub(r"[\\`*_\[\]<>|~$]", r"\\\g<0>", text)

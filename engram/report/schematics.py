@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 
 from engram.report.style import BLACK, BROWN, GREY, PALETTE, styled
 from engram.runs.records import Record
-from engram.scenarios.names import parse_name, scenario
+from engram.scenarios.create import scenario
+from engram.scenarios.names import parse_name
 from engram.scenarios.task import Data, Task, Tasks
 from engram.studies.hsu2018.long_queue import REMARKS
 

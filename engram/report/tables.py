@@ -2,60 +2,67 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
-from engram.report.footer import agreement, notes, twin_notes
-from engram.report.layout import MARKS as PLAIN
-from engram.report.layout import TITLES as TITLES
-from engram.report.layout import number, ours
-from engram.studies.hsu2018.cells import QUEUE_TABLES, TABLES, Cell
-from engram.studies.hsu2018.twin_cells import TwinCell
+from engram.report.footer import VERDICT_MARKS
+from engram.report.layout import Document, Entry
 
-COLOURS = {"agrees": "green", "higher": "red", "lower": "red", "missing": "dim"}
-MARKS = {verdict: f"[{COLOURS[verdict]}]{mark}[/]" for verdict, mark in PLAIN.items()}
+VERDICT_COLOURS = {"agrees": "green", "higher": "red", "lower": "red", "missing": "dim"}
 
 
-def print_cells(table: str, cells: Sequence[Cell], console: Console, footer: Sequence[str] = ()) -> None:
-    """Ours beside print, or above it where the console is narrow; a mark for the verdict."""
-    columns = list(dict.fromkeys(cell.column for cell in cells))
-    between = " " if console.width >= 30 + 38 * len(columns) else "\n"
-    console.print(f"{table}: {TABLES[table][0]}, average accuracy in percent, ours (print)")
+def print_document(document: Document, console: Console) -> None:
+    """The table, its variants, and the lines below; what comes from studies and records is never markup."""
+    if document.sections:
+        print_table(document, console)
+    if document.variants:
+        print_variants(document, console)
+
+
+def print_table(document: Document, console: Console) -> None:
+    """Ours beside the published number, or above it if the console is narrow; a mark for the verdict."""
+    width = 30 + (38 if document.published else 32) * len(document.columns) + 12 * len(document.extra)
+    between = " " if console.width >= width else "\n"
+    console.print(Text(f"{document.numbered} ({document.name})"))
+    console.print(Text(document.legend))
     view = Table(show_lines=between == "\n")
-    view.add_column("after task" if table in QUEUE_TABLES else "method", min_width=10)
-    for column in columns:
-        view.add_column(column, justify="right", no_wrap=True)
-    for row in dict.fromkeys(cell.row for cell in cells):
-        view.add_row(TITLES.get(row, row), *(text(cell, between) for cell in cells if cell.row == row))
+    view.add_column(Text(" / ".join(filter(None, document.first))), min_width=10)
+    for column in (*document.columns, *document.extra):
+        view.add_column(Text(column), justify="right", no_wrap=True)
+    for section in document.sections:
+        for row in section.rows:
+            view.add_row(Text(row.title), *(entry_text(e, between) for e in row.entries), *map(Text, row.extra))
+        if between == " ":
+            view.add_section()
     console.print(view)
-    for line in footer or [agreement(cells)]:
-        console.print(escape(line))
-    if footer or table in QUEUE_TABLES:  # what stands in for EMNIST letters is always said
-        for line in notes(cells):
-            console.print(f"[dim]{escape(line)}[/]")
+    for line in document.below:
+        console.print(Text(line), style="dim")
 
 
-def text(cell: Cell, between: str) -> str:
-    printed = f"[dim]({number(cell.paper, cell.paper_std)})[/] {MARKS[cell.verdict]}"
-    if cell.ours is None:
-        return printed
-    return f"{ours(cell)} [dim]n={cell.n}[/]{between}{printed}"
+def entry_text(entry: Entry, between: str) -> Text:
+    """`94.28 ± 2.12 n=10 (93.46 ± 2.01) ✓`, or with `* p 0.004` if there is no published number."""
+    parts: list[str | tuple[str, str]] = []
+    if entry.n or not entry.published:
+        parts += [entry.value, "*" if entry.differs else "", (f" n={entry.n}" if entry.n else "", "dim")]
+    if entry.published:
+        verdict = entry.verdict or ""
+        parts += [between if parts else "", (f"({entry.published})", "dim"), " "]
+        parts.append((VERDICT_MARKS.get(verdict, ""), VERDICT_COLOURS.get(verdict, "")))
+    elif entry.p:
+        parts += [between, (entry.p, "dim")]
+    return Text.assemble(*parts)
 
 
-def print_twins(twins: Sequence[TwinCell], console: Console) -> None:
-    """As meant beside as published: the difference over common seeds, and what is changed."""
-    console.print("twins: as meant, where the authors' code departs from it; no cells of the table")
+def print_variants(document: Document, console: Console) -> None:
+    """Each variant beside its row: the difference over common seeds, and what is changed."""
+    console.print("variants: rows with some values changed; not cells of the table")
     view = Table()
-    for column in ("twin", "column", "twin's", "row's", "difference"):
-        view.add_column(column, justify="left" if column in ("twin", "column") else "right", no_wrap=True)
-    for twin in twins:
-        mean = f"{ours(twin)} [dim]n={twin.n}[/]" if twin.n else "–"
-        view.add_row(
-            twin.row, twin.column, mean, "–" if twin.of_row is None else f"{twin.of_row:.2f}", twin.says()
-        )  # fmt: skip
+    for heading in ("variant", "column", "variant's", "row's", "difference"):
+        view.add_column(heading, justify="left" if heading in ("variant", "column") else "right", no_wrap=True)
+    for line in document.variants:
+        value = Text.assemble(line.value, (f" n={line.n}" if line.n else "", "dim"))
+        view.add_row(Text(line.name), Text(line.column), value, line.of_row, line.difference)
     console.print(view)
-    for line in twin_notes(twins):
-        console.print(f"[dim]{escape(line)}[/]")
+    for text in document.below_variants:
+        console.print(Text(text), style="dim")

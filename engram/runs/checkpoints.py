@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from engram.runs.store import Say, tell
+from engram.core.messages import Say, tell
 from engram.learning.train import Checkpoint
 
 

@@ -6,11 +6,12 @@ import fcntl
 import json
 import math
 import os
-import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
+
+from engram.core.messages import Say, tell
 
 METRICS = (
     "average_accuracy", "average_incremental_accuracy", "forgetting", "backward_transfer", "forward_transfer",
@@ -43,8 +44,6 @@ class Record:
     steps: int = 0
     seconds: float = 0.0
     memory: dict[str, dict[str, int]] = field(default_factory=dict)
-    preset: str | None = None
-    """The published setting that the spec equals, where it does."""
     search: dict[str, Any] = field(default_factory=dict)
     """Of a search's runs: `stage` (trial or final), `selected_on` (holdout or test), and the `point` of the grid."""
     environment: dict[str, Any] = field(default_factory=dict)
@@ -76,12 +75,6 @@ def canonical(value: Any) -> Any:
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
-def setting_of(record: Record, *besides: str) -> str:
-    """Equal for the runs of one setting: all that defines them but the seed, and but these parts of the spec."""
-    spec = {name: value for name, value in record.spec.items() if name not in ("seed", *besides)}
-    return json.dumps([record.scenario, record.method, canonical(spec)], sort_keys=True)
-
-
 def supersedes(record: Record, other: Record | None) -> bool:
     """Whether a record counts in the place of an earlier one of its setting and seed, which count once: a success
     stays, until a later one with another key, which other code made."""
@@ -89,16 +82,18 @@ def supersedes(record: Record, other: Record | None) -> bool:
 
 
 def offline_of(record: Record, others: Iterable[Record]) -> Record | None:
-    """The offline run that intransigence is measured against: of the same scenario, network and seed, no trial of a
-    search; where there are several, the published one."""
-    found = [
-        other
-        for other in others
-        if (other.method, other.status, other.seed) == ("offline", "done", record.seed)
-        and other.search.get("stage") != "trial"
-        and all(other.spec.get(part) == record.spec.get(part) for part in ("scenario", "net"))
-    ]
-    return min(found, key=lambda other: other.preset is None, default=None)
+    """The offline run that intransigence is measured against: of the same scenario, network and seed, and not a trial
+    of a search."""
+    return next(
+        (
+            other
+            for other in others
+            if (other.method, other.status, other.seed) == ("offline", "done", record.seed)
+            and other.search.get("stage") != "trial"
+            and all(other.spec.get(part) == record.spec.get(part) for part in ("scenario", "net"))
+        ),
+        None,
+    )
 
 
 class UnwritableError(OSError):
@@ -111,14 +106,21 @@ class UnwritableError(OSError):
         )
 
 
-def read(path: Path, say: Callable[[str], None] = lambda text: print(text, file=sys.stderr)) -> list[Record]:
-    """The records of a file, in order; a line that is not one (torn by a crash) is reported and skipped."""
-    if not path.exists():
-        return []
-    return parse(path.read_text(encoding="utf-8", errors="replace"), path, 1, say)
+def record_files(place: Path) -> list[Path]:
+    """The files of records in a folder, at any depth, in the order of their names; a file is itself one."""
+    return [place] if place.is_file() else sorted(place.rglob("*.jsonl"))
 
 
-def parse(text: str, path: Path, first: int, say: Callable[[str], None]) -> list[Record]:
+def read_records(*places: Path, say: Say = tell) -> list[Record]:
+    """The records of files and folders, in order; a line that is not a record (torn by a crash) is reported and
+    skipped. A place that does not exist has none."""
+    found: list[Record] = []
+    for file in dict.fromkeys(file for place in places for file in record_files(place)):
+        found += parse_records(file.read_text(encoding="utf-8", errors="replace"), file, 1, say)
+    return found
+
+
+def parse_records(text: str, path: Path, first: int, say: Say) -> list[Record]:
     """The records in a piece of a file that begins with line `first`."""
     records: list[Record] = []
     for number, line in enumerate(text.split("\n"), first):
@@ -141,17 +143,16 @@ def well_typed(record: Record) -> bool:
         all(isinstance(text, str) for text in (record.key, record.scenario, record.method, record.status))
         and isinstance(record.seed, int)
         and all(isinstance(d, dict) for d in (record.spec, record.environment, record.search, record.memory))
-        and isinstance(record.preset, str | None)
-        and all(value is None or is_number(value) for value in (getattr(record, name) for name in METRICS))
-        and all(is_number(value) for value in (record.steps, record.seconds))
+        and all(value is None or is_finite_number(value) for value in (getattr(record, name) for name in METRICS))
+        and all(is_finite_number(value) for value in (record.steps, record.seconds))
         and isinstance(record.accuracy, list)
-        and all(isinstance(row, list) and all(is_number(a) for a in row) for row in record.accuracy)
+        and all(isinstance(row, list) and all(is_finite_number(a) for a in row) for row in record.accuracy)
         and isinstance(record.curve, list)
         and all(isinstance(at, dict) for at in record.curve)
         and isinstance(record.spec.get("method", []), list)
         and all(isinstance(member, dict) for member in record.spec.get("method", []))
         and isinstance(record.environment.get("data", {}), dict)
-        and (record.search == {} or searched(record.search))
+        and (record.search == {} or is_search_note(record.search))
         and all(
             isinstance(parts, dict) and all(isinstance(size, int) for size in parts.values())
             for parts in record.memory.values()
@@ -159,18 +160,18 @@ def well_typed(record: Record) -> bool:
     )
 
 
-def searched(search: dict[str, Any]) -> bool:
+def is_search_note(search: dict[str, Any]) -> bool:
     """Whether it says what part in a search a run had."""
     return isinstance(search.get("point"), dict) and all(
         isinstance(search.get(name), str) for name in ("stage", "selected_on")
     )
 
 
-def is_number(value: Any) -> bool:
+def is_finite_number(value: Any) -> bool:
     return isinstance(value, int | float) and math.isfinite(value)
 
 
-def append(path: Path, record: Record) -> None:
+def append_record(path: Path, record: Record) -> None:
     """Adds a record, whole or not at all as far as readers can see, and waits until it is on the disk."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -17,10 +17,7 @@ from typing import Any
 import torch
 
 import engram
-from engram.runs.checkpoints import Checkpoints
-from engram.runs.records import Record
-from engram.runs.spec import Spec
-from engram.runs.store import Say, Store, tell
+from engram.core.messages import Say, tell
 from engram.learning import metrics
 from engram.learning.combine import combine
 from engram.learning.evaluate import Evaluation
@@ -29,6 +26,10 @@ from engram.learning.method import Method
 from engram.learning.train import Checkpoint, MisfitError, Outcome, Progress, train
 from engram.nets.mlp import MLP
 from engram.nets.net import Net
+from engram.runs.checkpoints import Checkpoints
+from engram.runs.records import Record
+from engram.runs.spec import Spec
+from engram.runs.store import Store
 from engram.scenarios.scenario import Scenario
 
 
@@ -77,11 +78,11 @@ def run_spec(
     store = Store(out, say)
     if found := store.finished().get(spec.key):
         return found
-    claim = store.claim(spec.key)
-    if claim is None:
+    lock = store.lock_run(spec.key)
+    if lock is None:
         say(f"{spec}: another process runs it; waiting for its record")
-        claim = store.claim(spec.key, wait=True)
-        assert claim is not None
+        lock = store.lock_run(spec.key, wait=True)
+        assert lock is not None
     try:
         if found := store.finished().get(spec.key):  # by whom we have waited for
             return found
@@ -90,7 +91,7 @@ def run_spec(
         store.add(record)
         return record
     finally:
-        claim.release()
+        lock.release()
 
 
 def compute(

@@ -3,40 +3,36 @@
 from __future__ import annotations
 
 import hashlib
-import inspect
 import json
-import sys
+import math
 from collections.abc import Mapping
-from dataclasses import MISSING, Field, asdict, dataclass, field, fields
-from functools import cache
-from types import CodeType
-from typing import Any, TypeVar
+from dataclasses import MISSING, Field, asdict, dataclass, field, fields, is_dataclass
+from typing import Any
 
+import numpy as np
+from torch import Tensor
+
+from engram.core.code import hash_code
+from engram.core.messages import unknown
+from engram.core.registry import METHODS, NETS, SCENARIOS
 from engram.data import Images, images
-from engram.runs.records import canonical
 from engram.learning.combine import combine
 from engram.learning.evaluate import Evaluation
 from engram.learning.learner import Training
 from engram.learning.method import Method
-from engram.methods import SOURCE, method_class, name_of
-from engram.nets.cnn import CNN
 from engram.nets.mlp import MLP
 from engram.nets.net import Net
-from engram.scenarios.names import MAKERS, ScenarioName
+from engram.runs.defaults import Protocol, default_setting
+from engram.runs.records import Record, canonical
+from engram.runs.setting import OWN_CODE, Setting, setting_of_record
+from engram.scenarios.create import load_images
+from engram.scenarios.names import ScenarioName, datasets_of, parse_name
 from engram.scenarios.scenario import Scenario, freeze
 
-T = TypeVar("T")
 PROTOCOL = 1
 """Raised by hand when the same spec gives other results than before."""
 COMBINED = 2
-"""The same, of combined methods alone. 2: their gradients are adjusted by `turn`, not in the order they are named."""
-SCRIPTS = ("__main__", "__mp_main__")
-"""The script that is run, here and in a process that it started."""
-OWN_CODE = "own code"
-"""What a spec has beside the fields of a method from outside the package: a hash of its code. No field is called so."""
-NETS: dict[str, type[Net]] = {"mlp": MLP, "cnn": CNN}
-
-
+"""The same for combined methods alone. 2: their gradients are adjusted by stage, not in the order they are named."""
 MOST_THREADS = 512
 """No machine has more cores that would speed a run up, and with far more OpenMP ends the process."""
 
@@ -72,12 +68,18 @@ class Spec:
 
     @property
     def scenario_name(self) -> str:
-        maker = next((name for name, cls in MAKERS.items() if cls is type(self.scenario)), type(self.scenario).make)
-        return str(ScenarioName(maker, "+".join(images.name for images in self.scenario.images), self.scenario.kind))
+        maker = SCENARIOS.name_of(self.scenario)
+        return str(ScenarioName(maker, "+".join(one.name for one in self.scenario.images), self.scenario.kind))
 
     @property
     def method_name(self) -> str:
-        return "+".join(name_of(member) for member in self.method.members())
+        return "+".join(METHODS.name_of(member) for member in self.method.members())
+
+    @property
+    def setting(self) -> Setting:
+        """All of it but the seed."""
+        empty = Record("", self.scenario_name, self.method_name, self.seed, self.to_json(), "done")
+        return setting_of_record(empty)
 
     def to_json(self) -> dict[str, Any]:
         """Every value, so that the record can be read and repeated by itself."""
@@ -85,14 +87,15 @@ class Spec:
         return {
             "scenario": {
                 "make": type(self.scenario).make,
-                "images": {images.name: images.fingerprint for images in self.scenario.images},
+                "images": {one.name: one.fingerprint for one in self.scenario.images},
                 **jsonable(scenario),
+                **own_code(self.scenario, OWN_CODE),
             },
             "method": [
-                {"name": name_of(member), **jsonable(values_of(member)), **own_source(member, OWN_CODE)}
+                {"name": METHODS.name_of(member), **jsonable(values_of(member)), **own_code(member, OWN_CODE)}
                 for member in self.method.members()
             ],
-            "net": {"name": net_name(self.net), **jsonable(asdict(self.net))},
+            "net": {"name": NETS.name_of(self.net), **jsonable(values_of(self.net)), **own_code(self.net, OWN_CODE)},
             "training": asdict(self.training),
             "evaluation": asdict(self.evaluation),
             "seed": self.seed,
@@ -102,17 +105,22 @@ class Spec:
 
     @property
     def key(self) -> str:
-        """Hashes what differs from the defaults, so that a new field with a neutral default moves no key."""
+        """Hashes what differs from the defaults, so that a new field with a neutral default moves no key.
+
+        Code from outside the package counts, and so does the content of all arrays.
+        """
         named = {
             "protocol": PROTOCOL,
             **({"combined": COMBINED} if len(self.method.members()) > 1 else {}),
             "make": type(self.scenario).make,
-            "images": [images.fingerprint for images in self.scenario.images],
-            "scenario": {k: v for k, v in changed(self.scenario).items() if k != "images"},
-            "method": [[name_of(member), changed(member) | own_source(member)] for member in self.method.members()],
-            "net": [net_name(self.net), changed(self.net)],
-            "training": changed(self.training),
-            "evaluation": changed(self.evaluation),
+            "images": [one.fingerprint for one in self.scenario.images],
+            "scenario": changed_values(self.scenario) | own_code(self.scenario),
+            "method": [
+                [METHODS.name_of(member), changed_values(member) | own_code(member)] for member in self.method.members()
+            ],
+            "net": [NETS.name_of(self.net), changed_values(self.net) | own_code(self.net)],
+            "training": changed_values(self.training),
+            "evaluation": changed_values(self.evaluation),
             "run": {k: v for k, v in (("threads", self.threads), ("device", self.device)) if v not in (1, "cpu")},
             "seed": self.seed,
         }
@@ -120,24 +128,22 @@ class Spec:
 
 
 def from_json(values: dict[str, Any], given: Mapping[str, Images] | None = None) -> Spec:
-    """The spec that `to_json` wrote; its image sets are those given by content, else loaded, and must be the same."""
+    """The spec that `to_json` wrote; its datasets are those given by content, else loaded, and must be the same."""
     try:
-        scenario = dict(values["scenario"])
+        scenario = without_code(values["scenario"])
         make, names = scenario.pop("make"), scenario.pop("images")
-        cls = known("make", make, {cls.make: cls for cls in MAKERS.values()})
         loaded = tuple(
             (given or {}).get(fingerprint) or images_of(name, fingerprint) for name, fingerprint in names.items()
         )
-        members = [
-            method_class(method["name"])(**{k: freeze(v) for k, v in method.items() if k not in ("name", OWN_CODE)})
-            for method in values["method"]
-        ]
-        net = dict(values["net"])
-        net_cls = known("net", net.pop("name"), NETS)
+        members = []
+        for method in values["method"]:
+            member = without_code(method)
+            members.append(find_class(METHODS, member.pop("name"))(**freeze_values(member)))
+        net = without_code(values["net"])
         return Spec(
-            scenario=cls(images=loaded, **fixed_values(scenario)),
+            scenario=scenario_by_make(make)(images=loaded, **freeze_values(scenario)),
             method=combine(members),
-            net=new_net(net_cls, net),
+            net=new_net(find_class(NETS, net.pop("name")), net),
             training=Training(**values["training"]),
             evaluation=Evaluation(**values["evaluation"]),
             **{name: values[name] for name in ("seed", "threads", "device")},
@@ -148,72 +154,69 @@ def from_json(values: dict[str, Any], given: Mapping[str, Images] | None = None)
         raise SpecError(f"not a spec of a run: {error}") from error
 
 
-def known(what: str, name: str, choices: dict[str, T]) -> T:
-    if name not in choices:
-        raise SpecError(f"{what} {name!r} is unknown; choose from {', '.join(choices)}")
-    return choices[name]
+def spec_of_setting(setting: Setting, seed: int = 0) -> Spec:
+    """The run of a setting with this seed."""
+    groups: dict[str, dict[str, Any]] = {group: {} for group in ("scenario", "method", "net", "training", "evaluation")}
+    for name, value in setting.values.items():
+        group, _, rest = name.partition(".")
+        if rest != OWN_CODE and not rest.endswith(f".{OWN_CODE}"):
+            groups[group][rest] = freeze(value)
+    stated = parse_name(setting.scenario)
+    members = []
+    for member in setting.members:
+        prefix = "" if len(setting.members) == 1 else f"{member}."
+        fields_of = {k.removeprefix(prefix): v for k, v in groups["method"].items() if k.startswith(prefix)}
+        members.append(find_class(METHODS, member)(**fields_of))
+    net = groups["net"]
+    return Spec(
+        scenario=SCENARIOS[stated.maker](
+            images=tuple(map(load_images, datasets_of(stated))), kind=stated.kind, **groups["scenario"]
+        ),
+        method=combine(members),
+        net=new_net(find_class(NETS, net.pop("name", "mlp")), net),
+        training=Training(**groups["training"]),
+        evaluation=Evaluation(**groups["evaluation"]),
+        seed=seed,
+    )
 
 
-def values_of(method: Method) -> dict[str, Any]:
-    """The values of a method's fields (not its state)."""
-    return {f.name: getattr(method, f.name) for f in fields(method)}
+def default_spec(scenario: str, method: str, seed: int = 0, protocol: Protocol = "own", net: str = "mlp") -> Spec:
+    """The run of a named scenario and a method, with their defaults."""
+    return spec_of_setting(default_setting(scenario, method, protocol, net), seed)
 
 
-def own_source(method: Method, name: str = "source") -> dict[str, str]:
-    """A hash of the code of a method from outside the package: who edits it gets other keys."""
-    cls: type = type(method)
-    hashed = source_hash(cls)
+def find_class(registry: Any, name: str) -> Any:
+    """An entry of a registry; one that is missing may be in a file that was not given."""
+    if name not in registry:
+        raise SpecError(
+            f"{unknown(registry.what, name, registry, nearest=2)}; if it is your own, give its file: --file"
+        )
+    return registry[name]
+
+
+def scenario_by_make(make: str) -> type[Scenario]:
+    """The recipe that specs call so; version 0.1 called one of them by another name."""
+    names = {str(SCENARIOS.facts(name).literals.get("make", name)): name for name in SCENARIOS}
+    if make not in names:
+        raise SpecError(unknown("make", make, names))
+    found: type[Scenario] = SCENARIOS[names[make]]
+    return found
+
+
+def values_of(recipe: Any) -> dict[str, Any]:
+    """The values of a recipe's fields (not its state)."""
+    return {f.name: getattr(recipe, f.name) for f in fields(recipe)} if is_dataclass(recipe) else {}
+
+
+def own_code(recipe: Any, name: str = "source") -> dict[str, str]:
+    """A hash of the code of a recipe from outside the package: edited code gets other keys."""
+    cls: type = type(recipe)
+    hashed = hash_code(cls)
     return {name: hashed} if hashed else {}
 
 
-@cache
-def source_hash(cls: type) -> str:
-    """Of the modules of a class and of those that it inherits from; as they are when it is first asked for: this
-    process goes on with the code that it has."""
-    texts = []
-    for base in cls.__mro__:
-        if base is object or base.__module__.partition(".")[0] in ("engram", *sys.stdlib_module_names):
-            continue
-        try:
-            texts.append(module_text(base.__module__) or inspect.getsource(base))
-        except (OSError, TypeError):  # typed in at a prompt, or a notebook's
-            texts.append(compiled(base))
-    return hashlib.sha256("".join(dict.fromkeys(texts)).encode()).hexdigest()[:16] if texts else ""
-
-
-def compiled(cls: type) -> str:
-    """What a class without a text is made of: the code of its functions, and the defaults of its fields."""
-    plain = {name: value for name, value in vars(cls).items() if not name.startswith("__")}
-    parts = {n: f"{v!r}" for n, v in plain.items() if isinstance(v, int | float | str | tuple | list | dict | None)}
-    for name, value in vars(cls).items():
-        functions = [getattr(value, part, None) for part in ("__func__", "fget", "fset")] + [value]
-        parts |= {
-            f"{name}() {i}": f"{code_text(f.__code__)} {f.__defaults__} {f.__kwdefaults__}"
-            for i, f in enumerate(functions)
-            if inspect.isfunction(f)
-        }
-    return json.dumps([cls.__name__, parts], sort_keys=True)
-
-
-def code_text(code: CodeType) -> str:
-    """Bytes, names and constants; a set of constants in an order of its own."""
-    constants = [
-        code_text(c) if isinstance(c, CodeType) else str(sorted(map(repr, c))) if isinstance(c, frozenset) else repr(c)
-        for c in code.co_consts
-    ]
-    return " ".join([code.co_code.hex(), *code.co_names, *code.co_varnames, *code.co_freevars, *constants])
-
-
-def module_text(name: str) -> str:
-    """All of a module, since what stands beside a class changes results too; nothing where it is no file, or the
-    script that is run, whose calls are no part of a method."""
-    module = sys.modules.get(name)
-    if loaded := getattr(module, SOURCE, None):  # by `load_file`
-        return str(loaded)
-    try:
-        return "" if module is None or name in SCRIPTS else inspect.getsource(module)
-    except (OSError, TypeError):
-        return ""
+def without_code(values: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in values.items() if name != OWN_CODE}
 
 
 def images_of(name: str, fingerprint: str) -> Images:
@@ -230,23 +233,47 @@ def new_net(cls: type[Net], values: dict[str, Any]) -> Net:
     return cls(*values.pop("hidden", ()), **values)
 
 
-def net_name(net: Net) -> str:
-    return next((name for name, cls in NETS.items() if cls is type(net)), type(net).__name__)
-
-
-def fixed_values(values: dict[str, Any]) -> dict[str, Any]:
+def freeze_values(values: dict[str, Any]) -> dict[str, Any]:
     return {name: freeze(value) for name, value in values.items()}
 
 
 def jsonable(value: Any) -> Any:
-    """As JSON will give it back: tuples as lists."""
-    return json.loads(json.dumps(value))
+    """As JSON gives it back: tuples as lists, arrays as a hash of their content."""
+    return json.loads(json.dumps(value, default=content_hash))
 
 
-def changed(instance: Any) -> dict[str, Any]:
-    """The fields of a dataclass that differ from their defaults."""
-    values = {f.name: (getattr(instance, f.name), default_of(f)) for f in fields(instance) if f.name != "images"}
-    return {name: canonical(value) for name, (value, default) in values.items() if value != default}
+def content_hash(value: Any) -> str:
+    """Names the content of an array; anything else cannot be part of a spec."""
+    if isinstance(value, Tensor):
+        value = value.detach().cpu().numpy()
+    if isinstance(value, np.ndarray | np.generic):
+        array = np.ascontiguousarray(value, dtype=value.dtype.newbyteorder("<"))
+        digest = hashlib.sha256(repr((array.shape, str(array.dtype))).encode() + array.tobytes())
+        return f"sha256:{digest.hexdigest()[:16]}"
+    if isinstance(value, Images):
+        return value.fingerprint
+    raise SpecError(
+        f"{type(value).__name__} {value!r:.60} cannot be part of a spec; give numbers, words, arrays or tuples of them"
+    )
+
+
+def changed_values(instance: Any) -> dict[str, Any]:
+    """The fields of a dataclass that differ from their defaults, as they are hashed."""
+    found = {}
+    for f in fields(instance) if is_dataclass(instance) else ():
+        value, default = getattr(instance, f.name), default_of(f)
+        if f.name != "images" and not same_value(value, default):
+            found[f.name] = canonical(jsonable(value))
+    return found
+
+
+def same_value(value: Any, default: Any) -> bool:
+    """Whether a field has its default; arrays never do, nor does NaN."""
+    if isinstance(value, np.ndarray | Tensor) or isinstance(default, np.ndarray | Tensor):
+        return False
+    if isinstance(value, float) and math.isnan(value):
+        return False
+    return bool(value == default)
 
 
 def default_of(f: Field[Any]) -> Any:

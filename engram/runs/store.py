@@ -5,25 +5,17 @@ from __future__ import annotations
 import fcntl
 import os
 import shutil
-import sys
-from collections.abc import Callable
 from pathlib import Path
 
 from engram.core.locks import Lock, acquire
-from engram.runs import records
-from engram.runs.records import Record
+from engram.core.messages import Say, tell
+from engram.runs.records import Record, UnwritableError, append_record, parse_records, record_files
 
 RECORDS = "records.jsonl"
-Say = Callable[[str], None]
-
-
-def tell(text: str) -> None:
-    """The default `say`: one line on stderr."""
-    print(text, file=sys.stderr)
 
 
 class Store:
-    """A folder's record files and checkpoints, which several drivers may use at once."""
+    """A folder's files of records and its checkpoints, which several drivers may use at once."""
 
     def __init__(self, folder: Path, say: Say = tell) -> None:
         self.folder, self.say = folder, say
@@ -33,12 +25,11 @@ class Store:
     def finished(self) -> dict[str, Record]:
         """By key, the runs that are recorded and did not fail; reads what was added to the files since the last look.
 
-        Files are taken in the order of their names, and the first record of a key counts, or the first with a label.
+        Files are read in the order of their names, and the first record of a key counts.
         """
-        for path in sorted(self.folder.glob("*.jsonl")):
+        for path in record_files(self.folder):
             for record in self._new(path):
-                known = self._finished.get(record.key)
-                if record.status != "failed" and (known is None or (record.preset and not known.preset)):
+                if record.status != "failed" and record.key not in self._finished:
                     record.reused = True
                     self._finished[record.key] = record
         return self._finished
@@ -56,11 +47,11 @@ class Store:
             file.seek(offset)
             text = file.read()
         self._read[path] = (now.st_ino, offset + len(text), lines + text.count(b"\n"))
-        return records.parse(text.decode(errors="replace"), path, lines, self.say)
+        return parse_records(text.decode(errors="replace"), path, lines, self.say)
 
     def add(self, record: Record, file: str = RECORDS) -> None:
         """Records a run; of one that did not fail the checkpoints go."""
-        records.append(self.folder / file, record)
+        append_record(self.folder / file, record)
         if record.status != "failed":
             shutil.rmtree(self.checkpoints(record.key), ignore_errors=True)
 
@@ -68,8 +59,8 @@ class Store:
         """Where the checkpoints of a run are."""
         return self.folder / "checkpoints" / key
 
-    def claim(self, key: str, *, wait: bool = False) -> Claim | None:
-        """The right to run a key; None where another process (or another part of this one) has it, unless waited for.
+    def lock_run(self, key: str, *, wait: bool = False) -> RunLock | None:
+        """The right to run a key; None if another process (or another part of this one) has it, unless waited for.
 
         The system takes it back from a process that dies.
         """
@@ -77,15 +68,15 @@ class Store:
         try:
             lock = acquire(path, lambda: wait)
         except OSError as error:
-            raise records.UnwritableError("a lock", path, error) from error
-        return Claim(lock) if lock else None
+            raise UnwritableError("a lock", path, error) from error
+        return RunLock(lock) if lock else None
 
 
-class Claim:
+class RunLock:
     """The right to run a key, until it is released."""
 
     def __init__(self, lock: Lock) -> None:
         self.lock = lock
 
     def release(self) -> None:
-        self.lock.release(also=[self.lock.path.parent])  # which stays where others are at work, or left checkpoints
+        self.lock.release(also=[self.lock.path.parent])  # stays if others are at work, or left checkpoints

@@ -1,36 +1,15 @@
-"""Scenarios by name: `split-mnist/class`, `permuted-mnist/domain`, `queue-mnist+svhn/domain`, `long-queue/task`."""
+"""Scenarios by name: `split-mnist/class`, `permuted-mnist/domain`, `queue-mnist+svhn/domain`. No torch."""
 
 from __future__ import annotations
 
 import difflib
-import importlib
-import inspect
 import math
-import pkgutil
-from dataclasses import fields
 from typing import Any, NamedTuple
 
-import engram.scenarios
 from engram.core.messages import unknown
-from engram.data import CATALOG, DataError, Images, images
-from engram.scenarios.scenario import Scenario
-from engram.scenarios.task import KINDS, ScenarioError
-
-
-def find_makers() -> dict[str, type[Scenario]]:
-    """All recipes by name: the subclasses of `Scenario` that the modules of this folder define."""
-    makers = {}
-    for info in pkgutil.iter_modules(engram.scenarios.__path__, "engram.scenarios."):
-        if info.name == __name__:
-            continue
-        for cls in vars(importlib.import_module(info.name)).values():
-            defined_there = inspect.isclass(cls) and cls.__module__ == info.name
-            if defined_there and issubclass(cls, Scenario) and hasattr(cls, "name"):
-                makers[cls.name] = cls
-    return makers
-
-
-MAKERS: dict[str, type[Scenario]] = find_makers()
+from engram.core.registry import SCENARIOS
+from engram.data import CATALOG, images
+from engram.scenarios.kinds import KINDS, ScenarioError
 
 PREPARATION: dict[str, tuple[dict[str, Any], str]] = {
     # the constants are the statistics of the padded images, rounded as in the authors' code
@@ -89,8 +68,8 @@ def parse_name(text: str) -> ScenarioName:
     elif front.startswith(WITH):
         front = f"queue-{long_queue(front.removeprefix(WITH))}"
     maker, dash, dataset = front.partition("-")
-    if maker not in MAKERS or not dash or not all(dataset.split("+")):
-        patterns = [f"{name}-SET{'+SET' * cls.several_datasets}/KIND" for name, cls in MAKERS.items()]
+    if maker not in SCENARIOS or not dash or not all(dataset.split("+")):
+        patterns = [f"{name}-SET{'+SET' * takes_several(name)}/KIND" for name in SCENARIOS]
         raise ScenarioError(
             unknown("scenario", text, [f"{name}/{kind}" for name in NAMED_SCENARIOS], nearest=2)
             + f", or write {' or '.join(patterns)} with datasets from {', '.join(CATALOG)}, or your own file.npz"
@@ -100,7 +79,7 @@ def parse_name(text: str) -> ScenarioName:
 
 def is_name(text: str) -> bool:
     """Whether a word can only be the name of a scenario."""
-    return "/" in text and (text.partition("-")[0] in MAKERS or text.startswith(LONG_QUEUE))
+    return "/" in text and (text.partition("-")[0] in SCENARIOS or text.startswith(LONG_QUEUE))
 
 
 def with_letters(text: str, letters: str) -> str:
@@ -113,32 +92,35 @@ def with_letters(text: str, letters: str) -> str:
 
 def preparation(name: ScenarioName) -> tuple[dict[str, Any], str]:
     """The fields that a named scenario sets by default, and their source."""
-    return OTHER_PREPARATION if MAKERS[name.maker].several_datasets else PREPARATION.get(name.images, OTHER_PREPARATION)
+    return OTHER_PREPARATION if takes_several(name.maker) else PREPARATION.get(name.images, OTHER_PREPARATION)
 
 
-def scenario(text: str, **options: Any) -> Scenario:
-    """Create the scenario of this name; the options replace its fields."""
-    name = parse_name(text)
-    maker = MAKERS[name.maker]
-    datasets = tuple(map(load_images, name.images.split("+") if maker.several_datasets else [name.images]))
-    values = {**preparation(name)[0], **options}
-    if "classes_per_task" not in values and any(f.name == "classes_per_task" for f in fields(maker)):
-        k = default_classes_per_task(math.gcd(*(one.n_classes for one in datasets)), alone=len(datasets) == 1)
-        values["classes_per_task"] = "all" if k == 1 and len(datasets) > 1 else k
-    return maker(images=datasets, kind=name.kind, **values)  # type: ignore[arg-type]
+def takes_several(maker: str) -> bool:
+    """Whether a recipe takes several datasets, as in `queue-mnist+svhn/domain`."""
+    return bool(SCENARIOS.facts(maker).literals.get("several_datasets"))
 
 
-def load_images(name: str) -> Images:
-    try:
-        return images(name)
-    except DataError as error:
-        if name != LETTERS:
-            raise
-        raise DataError(f"{error}\nFor {LONG_QUEUE}, {STAND_IN} can replace it: --letters {STAND_IN}") from error
+def datasets_of(name: ScenarioName) -> list[str]:
+    """The datasets that a name states."""
+    return name.images.split("+") if takes_several(name.maker) else [name.images]
 
 
-def default_classes_per_task(classes: int, alone: bool = True) -> int:
-    """Default number of classes per task: the smallest from 2 on that gives tasks of equal size, else 1.
+def default_classes_per_task(name: ScenarioName) -> dict[str, Any]:
+    """The default of `classes_per_task`, if the recipe has that field: by the numbers of classes of its datasets."""
+    if "classes_per_task" not in SCENARIOS.facts(name.maker).defaults:
+        return {}
+    sets = datasets_of(name)
+    k = fitting_classes(math.gcd(*map(number_of_classes, sets)), alone=len(sets) == 1)
+    return {"classes_per_task": "all" if k == 1 and len(sets) > 1 else k}
+
+
+def number_of_classes(dataset: str) -> int:
+    """Of a dataset of the catalog without reading it."""
+    return len(CATALOG[dataset].classes) if dataset in CATALOG else images(dataset).n_classes
+
+
+def fitting_classes(classes: int, alone: bool = True) -> int:
+    """The smallest number of classes per task, from 2 on, that gives tasks of equal size, else 1.
 
     A dataset that is alone has to give two tasks or more.
     """

@@ -10,8 +10,9 @@ import torch
 from engram.core.streams import stream
 from engram.core.validation import check_values
 from engram.data import Images
+from engram.scenarios.kinds import ScenarioError
 from engram.scenarios.scenario import ImagePart, Scenario, count_training_images, mix_tasks, prepare_images, view_rows
-from engram.scenarios.task import Pixels, ScenarioError, Task, Tasks
+from engram.scenarios.task import Pixels, Task, Tasks
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from engram.core.streams import stream
 from engram.data import Images
+from engram.scenarios.kinds import ScenarioError
 from engram.scenarios.scenario import (
     Order,
     Scenario,
@@ -26,7 +27,7 @@ from engram.scenarios.scenario import (
     prepare_images,
     view_rows,
 )
-from engram.scenarios.task import ScenarioError, Task, Tasks
+from engram.scenarios.task import Task, Tasks
 
 Fit = Literal["resize", "crop"]
 LUMA = (0.299, 0.587, 0.114)

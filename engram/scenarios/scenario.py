@@ -18,7 +18,8 @@ from engram.core.messages import unknown
 from engram.core.streams import stream
 from engram.core.validation import is_number
 from engram.data import Images
-from engram.scenarios.task import KINDS, Data, Joined, Kind, Pixels, Scaling, ScenarioError, Task, Tasks
+from engram.scenarios.kinds import KINDS, Kind, ScenarioError
+from engram.scenarios.task import Data, Joined, Pixels, Scaling, Task, Tasks
 
 Ints = NDArray[np.int64]
 Channels = float | tuple[float, ...]

@@ -11,6 +11,7 @@ import torch
 
 from engram.core.streams import stream
 from engram.data import Images
+from engram.scenarios.kinds import ScenarioError
 from engram.scenarios.scenario import (
     ImagePart,
     Order,
@@ -21,7 +22,7 @@ from engram.scenarios.scenario import (
     prepare_images,
     view_rows,
 )
-from engram.scenarios.task import Pixels, ScenarioError, Task, Tasks
+from engram.scenarios.task import Pixels, Task, Tasks
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

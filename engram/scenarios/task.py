@@ -6,23 +6,16 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple, get_args, overload
+from typing import NamedTuple, overload
 
 import torch
 from torch import Tensor
 
 from engram.data.images import ClosedDataError as ClosedDataError
-
-Kind = Literal["task", "domain", "class", "class-known", "iid"]
-"""What changes from task to task; `class-known` is `class` with the number of classes known in advance."""
-KINDS: tuple[str, ...] = get_args(Kind)
+from engram.scenarios.kinds import Kind, ScenarioError
 
 LOADED_BYTES = 600_000_000
 """If a task's pixels fit into this as floats, they are converted once per task, else batch by batch."""
-
-
-class ScenarioError(ValueError):
-    """The scenario cannot be created; the message says why, and what to change."""
 
 
 class Batch(NamedTuple):

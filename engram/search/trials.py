@@ -13,11 +13,10 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 from engram.core.ranges import Each, Log
+from engram.core.registry import METHODS
 from engram.engines.driver import Job
 from engram.learning.combine import combine
-from engram.methods import name_of
-from engram.runs import records
-from engram.runs.records import Record
+from engram.runs.records import Record, read_records, record_files
 from engram.runs.spec import Spec
 from engram.search.ledger import best
 
@@ -63,7 +62,7 @@ def axes(spec: Spec) -> list[SearchAxis]:
     searched = [
         axis
         for i, member in enumerate(members)
-        for axis in declared_axes(member, i, f"{name_of(member)}." if len(members) > 1 else "")
+        for axis in declared_axes(member, i, f"{METHODS.name_of(member)}." if len(members) > 1 else "")
     ]
     choices = [axis for axis in searched if not isinstance(axis.where, Log)]
     ranges = [axis for axis in searched if isinstance(axis.where, Log)]
@@ -175,8 +174,8 @@ def check_folder(out: Path, bases: Sequence[Spec], trials: int, select_on: Selec
     """Raise if a folder has other runs of these methods, because its ledger would mix them with this search."""
     names = {(base.scenario_name, base.method_name) for base in bases}
     keys = {job.spec.key for base in bases for job in trial_jobs(base, trials, select_on)}
-    for file in sorted(out.glob("*.jsonl")):
-        for record in records.read(file):
+    for file in record_files(out):
+        for record in read_records(file):
             if (record.scenario, record.method) not in names:
                 if record.key in keys:
                     raise ValueError(

@@ -45,7 +45,7 @@ def ran(*command: str | Path, cwd: Path, **environment: str) -> str:
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Built from a copy, so that the checkout stays as it is; needs no index."""
     tree = tmp_path_factory.mktemp("tree")
-    leave = shutil.ignore_patterns("__pycache__", ".*", "runs")
+    leave = shutil.ignore_patterns("__pycache__", ".*")
     for name in ("engram", "benchmarks"):
         shutil.copytree(ROOT / name, tree / name, ignore=leave)
     for name in ("pyproject.toml", "README.md", "LICENSE"):

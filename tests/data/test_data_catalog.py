@@ -19,7 +19,7 @@ from scipy.io import savemat
 from engram.data import CATALOG, DataError, available, get, images
 from engram.data.files import Form
 from engram.data.sources import File, Host
-from engram.scenarios.names import scenario
+from engram.scenarios.create import scenario
 
 
 @pytest.mark.mnist

@@ -16,7 +16,7 @@ from engram.learning.train import new_learner
 from engram.methods._replay import GenerativeReplay, distillation
 from engram.nets.vae import VAE, FeedbackNet, Generator
 from engram.scenarios.scenario import compute_scaling
-from engram.scenarios.task import ScenarioError
+from engram.scenarios.kinds import ScenarioError
 
 NET = eg.MLP(7, 6)
 QUICK = eg.Training(epochs=1, batch=16, lr=0.01)

@@ -6,7 +6,7 @@ import torch
 from helpers import blobs, everything
 
 import engram as eg
-from engram.scenarios.task import ScenarioError
+from engram.scenarios.kinds import ScenarioError
 
 
 def ramp(channels: int = 1) -> eg.Images:

@@ -8,10 +8,12 @@ from PIL import Image
 
 import engram as eg
 from engram.data import DataError
+from engram.scenarios.create import scenario
+from engram.scenarios.kinds import ScenarioError
 from engram.scenarios.look import categorize_tasks
-from engram.scenarios.names import is_name, parse_name, scenario, with_letters
+from engram.scenarios.names import is_name, parse_name, with_letters
 from engram.scenarios.queue import crop, fit_pixels, resize, to_grey
-from engram.scenarios.task import ClosedDataError, ScenarioError
+from engram.scenarios.task import ClosedDataError
 
 
 def two(**options):

@@ -6,7 +6,7 @@ import torch
 from helpers import blobs, everything, numbered, numbers
 
 import engram as eg
-from engram.scenarios.task import ScenarioError
+from engram.scenarios.kinds import ScenarioError
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,110 @@
+"""What a class of this package says of itself, read from its source: nothing is imported, so nothing needs torch."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[1]
+COMPUTED = object()
+"""The default of a field that is no literal."""
+
+
+@dataclass(frozen=True)
+class Facts:
+    """A class as its source states it, inherited statements included."""
+
+    module: str
+    class_name: str
+    doc: str
+    literals: Mapping[str, Any] = field(default_factory=dict)
+    """Class attributes that are literals: `title`, `family`, `needs`, `optimizer`, …"""
+    defaults: Mapping[str, Any] = field(default_factory=dict)
+    """Fields of the dataclass and their defaults, in order."""
+    docs: Mapping[str, str] = field(default_factory=dict)
+    """The docstring below each field."""
+
+    @property
+    def summary(self) -> str:
+        """The first sentence of the docstring."""
+        return self.doc.split("\n")[0].partition(". ")[0].rstrip(".")
+
+
+@cache
+def parse_module(module: str) -> tuple[dict[str, ast.ClassDef], dict[str, tuple[str, str]]]:
+    """(classes by name, imported names → where they come from) of a module of this package."""
+    place = ROOT.joinpath(*module.split(".")[1:])
+    path = place / "__init__.py" if place.is_dir() else place.with_suffix(".py")
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    classes = {node.name: node for node in tree.body if isinstance(node, ast.ClassDef)}
+    imported = {
+        alias.asname or alias.name: (node.module, alias.name)
+        for node in tree.body
+        if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("engram")
+        for alias in node.names
+    }
+    return classes, imported
+
+
+def bases_of(module: str, class_name: str) -> Iterator[tuple[str, str]]:
+    """The classes of this package that a class inherits from directly, as (module, name)."""
+    classes, imported = parse_module(module)
+    for base in classes[class_name].bases:
+        name = base.id if isinstance(base, ast.Name) else ""
+        if name in classes:
+            yield module, name
+        elif name in imported:
+            yield imported[name]
+
+
+def inherits(module: str, class_name: str, base: tuple[str, str]) -> bool:
+    """Whether a class of this package is a true subclass of another one."""
+    return any(parent == base or inherits(*parent, base) for parent in bases_of(module, class_name))
+
+
+@cache
+def class_facts(module: str, class_name: str) -> Facts:
+    """What a class states, on top of what its bases state."""
+    literals: dict[str, Any] = {}
+    defaults: dict[str, Any] = {}
+    docs: dict[str, str] = {}
+    for parent in bases_of(module, class_name):
+        inherited = class_facts(*parent)
+        literals |= inherited.literals
+        defaults |= inherited.defaults
+        docs |= inherited.docs
+    node = parse_module(module)[0][class_name]
+    for statement, following in zip(node.body, [*node.body[1:], None], strict=False):
+        if isinstance(statement, ast.Assign) and isinstance(statement.targets[0], ast.Name):
+            literals[statement.targets[0].id] = literal(statement.value)
+        if isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name):
+            name = statement.target.id
+            if "ClassVar" in ast.unparse(statement.annotation):
+                literals[name] = literal(statement.value)
+            else:
+                defaults[name] = literal(statement.value)
+                if text := docstring(following):
+                    docs[name] = text
+    known = {name: value for name, value in literals.items() if value is not COMPUTED}
+    return Facts(module, class_name, ast.get_docstring(node) or "", known, defaults, docs)
+
+
+def literal(node: ast.expr | None) -> Any:
+    """The value of a literal, `frozenset({…})` included; COMPUTED for anything else."""
+    if isinstance(node, ast.Call) and ast.unparse(node.func) == "frozenset":
+        return frozenset(literal(node.args[0])) if node.args else frozenset()
+    try:
+        return COMPUTED if node is None else ast.literal_eval(node)
+    except ValueError:
+        return COMPUTED
+
+
+def docstring(node: ast.stmt | None) -> str:
+    """The text of a statement that is a string alone."""
+    if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
+        return " ".join(node.value.value.split())
+    return ""

@@ -1,0 +1,227 @@
+"""One registry for everything that has a name: methods, networks, scenarios, metrics, figures, trackers.
+
+A file of the package that holds a subclass of the registry's base is an entry, under the file's name (`online_ewc.py`
+holds `online-ewc`) or under the `name` that the class states. Names and facts are read from the source; a class is
+imported when it is asked for. Files from outside the package add entries: `load_file`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import inspect
+import json
+from collections.abc import Iterator, MutableMapping
+from functools import cached_property
+from pathlib import Path
+from types import ModuleType
+from typing import Any, ClassVar, Generic, NamedTuple, TypeVar, get_origin, get_type_hints
+
+from engram.core.code import UserFile, load_user_file, read_user_file
+from engram.core.facts import COMPUTED, ROOT, Facts, class_facts, inherits, parse_module
+from engram.core.messages import unknown
+
+T = TypeVar("T")
+
+
+class Registry(MutableMapping[str, type[T]], Generic[T]):
+    """Classes by name. Looking one up imports it; listing names does not."""
+
+    def __init__(self, what: str, package: str, base: str) -> None:
+        self.what, self.package = what, package
+        module, _, name = base.partition(":")
+        self.base = (module, name)
+        self.added: dict[str, type[T]] = {}
+        self.removed: set[str] = set()
+
+    @cached_property
+    def built_in(self) -> dict[str, tuple[str, str]]:
+        """name → (module, class) of the package's own entries."""
+        found: dict[str, tuple[str, str]] = {}
+        place = ROOT.joinpath(*self.package.split(".")[1:])
+        paths = sorted(place.glob("*.py")) if place.is_dir() else [place.with_suffix(".py")]
+        for path in paths:
+            if path.stem.startswith("_"):  # what several entries share
+                continue
+            module = f"{self.package}.{path.stem}" if place.is_dir() else self.package
+            classes = [name for name in parse_module(module)[0] if inherits(module, name, self.base)]
+            for class_name in classes:
+                stated = class_facts(module, class_name).literals.get("name")
+                if stated or class_name == classes[-1]:
+                    found[str(stated or entry_name(path.stem))] = (module, class_name)
+        return found
+
+    def __iter__(self) -> Iterator[str]:
+        names = [name for name in self.built_in if name not in self.removed]
+        return iter([*names, *(name for name in self.added if name not in names)])
+
+    def __len__(self) -> int:
+        return len(list(iter(self)))
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.added or (name in self.built_in and name not in self.removed)
+
+    def __getitem__(self, name: str) -> type[T]:
+        if name in self.added:
+            return self.added[name]
+        if name not in self:
+            raise KeyError(unknown(self.what, name, self, nearest=2))
+        module, class_name = self.built_in[name]
+        found: type[T] = getattr(importlib.import_module(module), class_name)
+        return found
+
+    def __setitem__(self, name: str, entry: type[T]) -> None:
+        self.added[name] = entry
+
+    def __delitem__(self, name: str) -> None:
+        if self.added.pop(name, None) is None:
+            self.removed.add(name)
+
+    def find(self, name: str) -> type[T]:
+        """The entry of this name, or a ValueError with the nearest names and the choices."""
+        if name not in self:
+            raise ValueError(unknown(self.what, name, self, nearest=2))
+        return self[name]
+
+    def facts(self, name: str) -> Facts:
+        """What an entry says of itself; of the package's own without importing it."""
+        if name in self.added or name not in self.built_in:
+            return facts_of(self[name])
+        return class_facts(*self.built_in[name])
+
+    def name_of(self, entry: Any) -> str:
+        """The name of an instance or class; one that is not registered goes by its class."""
+        cls = entry if isinstance(entry, type) else type(entry)
+        for name, added in self.added.items():
+            if added is cls:
+                return name
+        place = (cls.__module__, cls.__name__)
+        stated = {where: name for name, where in self.built_in.items()}
+        return stated.get(place) or cls.__name__.lower()
+
+    def base_class(self) -> type[T]:
+        found: type[T] = getattr(importlib.import_module(self.base[0]), self.base[1])
+        return found
+
+
+METHODS: Registry[Any] = Registry("method", "engram.methods", "engram.learning.method:Method")
+NETS: Registry[Any] = Registry("net", "engram.nets", "engram.nets.net:Net")
+SCENARIOS: Registry[Any] = Registry("scenario", "engram.scenarios", "engram.scenarios.scenario:Scenario")
+METRICS: Registry[Any] = Registry("metric", "engram.analysis.metrics", "engram.analysis.metrics:Metric")
+FIGURES: Registry[Any] = Registry("figure", "engram.report", "engram.report.style:FigureRecipe")
+TRACKERS: Registry[Any] = Registry("tracker", "engram.trackers", "engram.trackers.tracking:Tracker")
+REGISTRIES = (METHODS, NETS, SCENARIOS, METRICS, FIGURES, TRACKERS)
+FROM_FILES = (METHODS, NETS, SCENARIOS, METRICS)
+"""What a file from outside the package can define."""
+
+
+class Loaded(NamedTuple):
+    """An entry that a file has added."""
+
+    what: str
+    name: str
+
+
+def entry_name(stem: str) -> str:
+    """`online_ewc` → `online-ewc`."""
+    return stem.replace("_", "-")
+
+
+def facts_of(cls: type) -> Facts:
+    """The facts of a class that was imported already."""
+    literals = {
+        name: value
+        for base in reversed(cls.__mro__)
+        for name, value in vars(base).items()
+        if isinstance(value, str | int | float | tuple | frozenset) and not name.startswith("__")
+    }
+    own = dataclasses.fields(cls) if dataclasses.is_dataclass(cls) else ()
+    defaults = {f.name: f.default if f.default is not dataclasses.MISSING else COMPUTED for f in own}
+    return Facts(cls.__module__, cls.__name__, inspect.getdoc(cls) or "", literals, defaults)
+
+
+def load_file(path: Path | UserFile) -> list[Loaded]:
+    """Adds all methods, networks, scenarios and metrics that a Python file defines.
+
+    An entry is called by the `name` that its class states, else by the file's name if it is the last of its kind
+    there, else by its class. A file that was loaded before is loaded anew: it may have been edited.
+    """
+    where = Path(path.path) if isinstance(path, UserFile) else path
+    if where.suffix != ".py":
+        raise ValueError(f"file {where} is not a Python file: its name does not end in .py")
+    if not isinstance(path, UserFile) and not where.is_file():
+        raise ValueError(f"file {where} does not exist")
+    stem = entry_name(where.stem)
+    if "+" in stem:
+        raise ValueError(f"file {where}: + combines methods; give the file another name")
+    try:
+        file = path if isinstance(path, UserFile) else read_user_file(where)
+        module = load_user_file(file)
+    except (Exception, SystemExit) as error:
+        at = f" (line {error.lineno})" if isinstance(error, SyntaxError) and error.lineno else user_line(error, where)
+        raise ValueError(f"file {where} cannot be loaded: {type(error).__name__}: {error}{at}") from error
+    found = [loaded for registry in FROM_FILES for loaded in add_entries(registry, module, where)]
+    if not found:
+        bases = ", ".join(f"engram.{registry.base[1]}" for registry in FROM_FILES)
+        raise ValueError(f"file {where} defines nothing that engram knows: no subclass of {bases}")
+    return found
+
+
+def user_line(error: BaseException, path: Path) -> str:
+    """` (line 7)`: where in a user's file an error came up."""
+    trace, line = error.__traceback__, 0
+    while trace is not None:
+        if Path(trace.tb_frame.f_code.co_filename).name == path.name:
+            line = trace.tb_lineno
+        trace = trace.tb_next
+    return f" (line {line})" if line else ""
+
+
+def add_entries(registry: Registry[Any], module: ModuleType, path: Path) -> list[Loaded]:
+    """Registers the classes of one kind that a module defines."""
+    base = registry.base_class()
+    own = [
+        cls
+        for cls in vars(module).values()
+        if inspect.isclass(cls)
+        and issubclass(cls, base)
+        and cls.__module__ == module.__name__
+        and not inspect.isabstract(cls)
+    ]
+    found = []
+    for cls in own:
+        stated = vars(cls).get("name")
+        name = stated if isinstance(stated, str) else entry_name(path.stem) if cls is own[-1] else cls.__name__.lower()
+        if name in registry.built_in:
+            raise ValueError(f"file {path}: there is a {registry.what} {name} already; give the file another name")
+        try:
+            check_fields(cls)
+        except Exception as error:
+            raise ValueError(
+                f"file {path}: {cls.__name__} cannot be made of flags: {type(error).__name__}: {error}; give every "
+                "field a type and a default: a number, a word, yes or no, or a tuple of them"
+            ) from error
+        registry[name] = cls
+        found.append(Loaded(registry.what, name))
+    return found
+
+
+def check_fields(cls: type) -> None:
+    """Refuses a class whose fields cannot be flags, or cannot be written into a record."""
+    hints = get_type_hints(cls)
+    known = {f.name: f for f in dataclasses.fields(cls)} if dataclasses.is_dataclass(cls) else {}
+    for plain in set(inspect.get_annotations(cls)) - set(known):
+        if get_origin(hints[plain]) is not ClassVar and hints[plain] is not ClassVar:
+            raise ValueError(f"{plain} is annotated but not a field; put @dataclass above the class")
+    for f in known.values():
+        if not f.init:
+            raise ValueError(f"field {f.name} has init=False; what is not a hyper-parameter is not a field")
+        if f.default_factory is not dataclasses.MISSING:
+            value = f.default_factory()
+        elif f.default is not dataclasses.MISSING:
+            value = f.default
+        else:
+            raise ValueError(f"field {f.name} has no default")
+        if f.name != "images":
+            hash(value)
+            json.dumps(value)

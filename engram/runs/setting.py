@@ -1,0 +1,214 @@
+"""Settings: everything that a run depends on but its seed, as plain data. No torch.
+
+Values have flat names: `scenario.pad`, `method.coef` (`method.si.coef` if methods are combined), `net.name`,
+`net.hidden`, `training.lr`. A setting holds the values that differ from the classes' defaults, so that a field added
+later with a neutral default changes no setting.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cache, cached_property
+from typing import Any
+
+from engram.core.code import hash_code
+from engram.core.facts import COMPUTED, class_facts
+from engram.core.registry import METHODS, NETS, SCENARIOS
+from engram.runs.records import Record, canonical, supersedes
+
+OWN_CODE = "own code"
+"""What a spec states beside the fields of a part from outside the package: a hash of its code."""
+COUNTED_EVALUATION = frozenset({"give_task_identity"})
+"""Fields of the evaluation that change what is learned or scored; the others decide only what is measured besides."""
+OMITTED = frozenset({"name", "make", "images", "kind", "data"})
+"""Parts of a spec that the names of scenario and method state already."""
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A scenario, a method, and all values that differ from the defaults of their classes."""
+
+    scenario: str
+    method: str
+    values: Mapping[str, Any] = field(default_factory=dict)
+    sources: Mapping[str, str] = field(default_factory=dict, compare=False)
+    """Where values come from, if that is known."""
+
+    @cached_property
+    def id(self) -> str:
+        """Equal for equal settings."""
+        return json.dumps([self.scenario, self.method, canonical(dict(self.values))], sort_keys=True)
+
+    def __hash__(self) -> int:
+        return hash(self.id)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Setting) and self.id == other.id
+
+    @property
+    def members(self) -> list[str]:
+        return self.method.split("+")
+
+    def value(self, name: str) -> Any:
+        """A value, or the default that stands for it."""
+        if name in self.values:
+            return self.values[name]
+        return self.defaults().get(name)
+
+    def defaults(self) -> dict[str, Any]:
+        """The defaults of all classes that the setting consists of."""
+        return class_defaults(scenario_class(self.scenario), self.members, str(self.values.get("net.name", "mlp")))
+
+    def with_values(self, changes: Mapping[str, Any], sources: Mapping[str, str] | None = None) -> Setting:
+        """The setting with other values; a value that is a default is left out."""
+        merged = {**self.values, **changes}
+        net = str(merged.get("net.name", "mlp"))
+        usual = class_defaults(scenario_class(self.scenario), self.members, net)
+        kept = {name: value for name, value in merged.items() if differs(value, usual.get(name, COMPUTED))}
+        if net != self.values.get("net.name", "mlp"):  # another network has other fields
+            kept = {n: v for n, v in kept.items() if not n.startswith("net.") or n in usual or n == "net.name"}
+        return Setting(self.scenario, self.method, kept, {**self.sources, **(sources or {})})
+
+    def with_own_code(self) -> Setting:
+        """The setting with a hash of all its parts that come from files: edited code is another setting."""
+        parts = [("scenario", SCENARIOS, scenario_class(self.scenario)), ("net", NETS, str(self.value("net.name")))]
+        parts += [("method" if len(self.members) == 1 else f"method.{m}", METHODS, m) for m in self.members]
+        added = [(group, registry.added[name]) for group, registry, name in parts if name in registry.added]
+        hashes = {f"{group}.{OWN_CODE}": hash_code(cls) for group, cls in added}
+        return Setting(self.scenario, self.method, {**self.values, **hashes}, self.sources) if hashes else self
+
+    def described(self) -> str:
+        """`split-mnist/class gem (slots_per_task 1)`: for people."""
+        words = [f"{name.partition('.')[2]} {show(value)}" for name, value in sorted(self.values.items())]
+        return f"{self.scenario} {self.method}" + (f" ({', '.join(words)})" if words else "")
+
+
+def differs(value: Any, default: Any) -> bool:
+    return default is COMPUTED or bool(canonical(value) != canonical(default))
+
+
+def show(value: Any) -> str:
+    """A value in words: `0.001`, `400 400`."""
+    if isinstance(value, float):
+        return f"{value:g}"
+    return " ".join(show(v) for v in value) if isinstance(value, list | tuple) else str(value)
+
+
+def scenario_class(scenario: str) -> str:
+    """The name of the recipe that a scenario's name begins with; empty if it is not one of the registry's."""
+    maker = "queue" if scenario.startswith("long-queue") else scenario.partition("-")[0].partition("/")[0]
+    return maker if maker in SCENARIOS else ""
+
+
+def class_defaults(scenario: str, members: Iterable[str], net: str) -> dict[str, Any]:
+    """The defaults of all fields of these classes, by flat name."""
+    names = list(members)
+    found = {"net.name": "mlp", "threads": 1, "device": "cpu"}
+    for group, facts in (("training", training_defaults()), ("evaluation", evaluation_defaults())):
+        found |= {f"{group}.{name}": value for name, value in facts.items()}
+    if scenario in SCENARIOS:
+        found |= {f"scenario.{name}": value for name, value in SCENARIOS.facts(scenario).defaults.items()}
+    if net in NETS:
+        found |= {f"net.{name}": value for name, value in NETS.facts(net).defaults.items()}
+    for member in names:
+        if member in METHODS:
+            prefix = "method" if len(names) == 1 else f"method.{member}"
+            found |= {f"{prefix}.{name}": value for name, value in METHODS.facts(member).defaults.items()}
+    return found
+
+
+@cache
+def training_defaults() -> Mapping[str, Any]:
+    return class_facts("engram.learning.learner", "Training").defaults
+
+
+@cache
+def evaluation_defaults() -> Mapping[str, Any]:
+    return class_facts("engram.learning.evaluate", "Evaluation").defaults
+
+
+def setting_of_record(record: Record) -> Setting:
+    """The setting that a record was made with."""
+    given = dict(flat_values(record.spec))
+    net = str(given.get("net.name", "mlp"))
+    usual = class_defaults(scenario_class(record.scenario), record.method.split("+"), net)
+    values = {name: value for name, value in given.items() if differs(value, usual.get(name, COMPUTED))}
+    return Setting(record.scenario, record.method, values)
+
+
+def flat_values(spec: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """The values of a recorded spec by flat name, without what decides nothing about the result."""
+    for group, fields in spec.items():
+        if group == "method" and isinstance(fields, list):
+            for member in fields:
+                prefix = "method" if len(fields) == 1 else f"method.{member.get('name')}"
+                yield from ((f"{prefix}.{name}", value) for name, value in member.items() if name not in OMITTED)
+        elif isinstance(fields, Mapping):
+            for name, value in fields.items():
+                if group == "evaluation" and name not in COUNTED_EVALUATION:
+                    continue
+                if name not in OMITTED or (group, name) == ("net", "name"):
+                    yield f"{group}.{name}", value
+
+
+@dataclass(frozen=True)
+class SettingRuns:
+    """The runs of one setting: one per seed."""
+
+    setting: Setting
+    by_seed: Mapping[int, Record]
+    other_data: int = 0
+    """Runs that are left out because their datasets had another content than the latest run's."""
+
+    @property
+    def records(self) -> list[Record]:
+        return [self.by_seed[seed] for seed in sorted(self.by_seed)]
+
+    @property
+    def done(self) -> dict[int, Record]:
+        """The finished runs."""
+        return {s: r for s, r in self.by_seed.items() if r.status == "done" and r.average_accuracy is not None}
+
+    @property
+    def accuracies(self) -> dict[int, float]:
+        """The average accuracy of each finished run."""
+        return {s: r.average_accuracy for s, r in self.done.items() if r.average_accuracy is not None}
+
+    @property
+    def kept(self) -> int | None:
+        """Bytes that the method keeps across a boundary."""
+        first = next(iter(self.done.values()), None)
+        return sum(first.memory.get("kept", {}).values()) if first else None
+
+    @property
+    def failed(self) -> int:
+        return len(self.by_seed) - len(self.done)
+
+
+def group_by_setting(records: Iterable[Record], *, trials: bool = False) -> dict[Setting, SettingRuns]:
+    """Records by setting and seed, in the order in which settings begin.
+
+    Trials of a search count only if asked for. A seed counts once: a success stays until a later one with another
+    key, which other code made. Runs on datasets of another content than the latest run's are left out.
+    """
+    grouped: dict[Setting, list[Record]] = {}
+    for record in records:
+        if (record.search.get("stage") == "trial") == trials:
+            grouped.setdefault(setting_of_record(record), []).append(record)
+    found = {}
+    for setting, runs in grouped.items():
+        latest = content(runs[-1])
+        by_seed: dict[int, Record] = {}
+        for record in runs:
+            if content(record) == latest and supersedes(record, by_seed.get(record.seed)):
+                by_seed[record.seed] = record
+        found[setting] = SettingRuns(setting, by_seed, sum(content(record) != latest for record in runs))
+    return found
+
+
+def content(record: Record) -> str:
+    """The content of the datasets that a run was made with."""
+    images = record.spec.get("scenario", {}).get("images", {})
+    return json.dumps(sorted(images.values()) if isinstance(images, dict) else images)

@@ -1,0 +1,78 @@
+"""The studies that come with the package, and those in files. No torch."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterable
+from functools import cache
+from pathlib import Path
+
+from engram.core.facts import ROOT
+from engram.core.messages import unknown
+from engram.runs.records import Record
+from engram.studies.study import Study, StudyError, read_study, read_toml
+from engram.studies.table import Results
+
+FOLDER = ROOT / "studies"
+FIRST = "hsu2018"
+"""The paper whose tables go by their short names: `table2` is `hsu2018/table2`."""
+NOT_TABLES = ("paper", "claims")
+
+
+@cache
+def study_names() -> tuple[str, ...]:
+    """All tables of all papers in the package, the first paper's first."""
+    papers = sorted((path.parent for path in FOLDER.glob("*/paper.toml")), key=lambda p: (p.name != FIRST, p.name))
+    return tuple(
+        f"{paper.name}/{path.stem}"
+        for paper in papers
+        for path in sorted(paper.glob("*.toml"))
+        if path.stem not in NOT_TABLES
+    )
+
+
+def paper_names() -> list[str]:
+    return list(dict.fromkeys(name.partition("/")[0] for name in study_names()))
+
+
+def full_name(name: str) -> str:
+    """`table2` → `hsu2018/table2`; other names as they are, refused if there is no such study."""
+    names = study_names()
+    for candidate in (name, f"{FIRST}/{name}"):
+        if candidate in names:
+            return candidate
+    short = [known.removeprefix(f"{FIRST}/") for known in names]
+    raise StudyError(unknown("table", name, short))
+
+
+@cache
+def built_in_study(name: str) -> Study:
+    """A table of the package."""
+    paper, _, table = full_name(name).partition("/")
+    shared, values = (read_toml(FOLDER / paper / f"{file}.toml") for file in ("paper", table))
+    return read_study(values, f"{paper}/{table}", shared=shared)
+
+
+def find_study(name: str) -> Study:
+    """A study by its name in the package, or by the path of its TOML file."""
+    path = Path(name)
+    if path.suffix == ".toml":
+        if not path.is_file():
+            raise StudyError(f"study {name} does not exist")
+        return read_study(read_toml(path), path.stem, path.parent)
+    if "/" not in name and path.with_suffix(".toml").is_file() and name not in map(short_name, study_names()):
+        raise StudyError(f"study {name} is unknown; did you mean {name}.toml?")
+    return built_in_study(name)
+
+
+def short_name(name: str) -> str:
+    return name.rpartition("/")[2]
+
+
+def results_of(study: Study, records: Iterable[Record] = (), metric: str = "") -> Results:
+    """The runs behind a study's cells; by the paper's own Python if its table names some."""
+    if not study.python:
+        return Results(study, records, metric)
+    module = importlib.import_module(f"engram.studies.{study.name.partition('/')[0]}.{study.python}")
+    found: Results = module.results(study, records, metric)
+    return found

@@ -1,0 +1,304 @@
+"""What the command line and `import engram as eg` share: studies are run, tables are made, records are read."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from engram.core.messages import unknown
+from engram.runs.defaults import Protocol
+from engram.runs.records import Record, read_records
+from engram.runs.setting import Setting, group_by_setting
+from engram.studies.catalog import find_study, results_of, study_names
+from engram.studies.searched import SearchedResults
+from engram.studies.study import Column, Row, Study, StudyError, Variant, read_study
+from engram.studies.table import Cell, CellRuns, GivenResults, Results, VariantCell, make_cells, make_variant_cells
+
+SHOWN_ROWS, SHOWN_COLUMNS = ("method", "row"), ("scenario", "column")
+VALUES = ("average_accuracy", "value", "accuracy", "mean")
+"""What columns of somebody else's results may be called."""
+
+
+@dataclass(frozen=True)
+class StudyTable:
+    """A study with its cells: what `engram study` prints."""
+
+    study: Study
+    cells: list[Cell]
+    variants: list[VariantCell]
+
+    def __str__(self) -> str:
+        return self.text("text")
+
+    def _repr_markdown_(self) -> str:
+        """What a notebook shows."""
+        return self.text("markdown")
+
+    def text(self, form: str) -> str:
+        """As text, Markdown, LaTeX, CSV or JSON."""
+        from engram.report.written import write_table
+
+        return write_table(form, self.study, self.cells, self.variants)  # type: ignore[arg-type]
+
+    def to_latex(self) -> str:
+        return self.text("latex")
+
+    def to_frame(self) -> Any:
+        """A pandas frame with one line per cell."""
+        import pandas
+
+        return pandas.DataFrame([cell.to_study_json() for cell in self.cells])
+
+
+def read(*places: str | Path) -> list[Record]:
+    """The records of folders and files."""
+    paths = [Path(place) for place in places] or [Path("runs")]
+    for path in paths:
+        if not path.exists():
+            raise ValueError(f"{path} does not exist; name a folder or a file with records (*.jsonl)")
+    return read_records(*paths)
+
+
+def records_of_study(study: Study, results: Path) -> Path:
+    """The file into which the runs of a study are recorded."""
+    paper, slash, table = study.name.partition("/")
+    return results / paper / f"{table}.jsonl" if slash else results / study.name / "records.jsonl"
+
+
+def make_table(
+    study: Study,
+    records: Iterable[Record],
+    *,
+    rows: Sequence[str] = (),
+    columns: Sequence[str] = (),
+    variants: Sequence[Variant] = (),
+    protocol: Protocol = "own",
+    metric: str = "",
+) -> StudyTable:
+    """The table of a study from records; runs nothing."""
+    results = SearchedResults(study, records, metric) if study.search else results_of(study, records, metric)
+    shown = tuple(columns) or tuple(study.columns)
+    cells = make_cells(results, rows, columns, protocol) if rows or not variants else []
+    return StudyTable(study, cells, make_variant_cells(results, variants, shown))
+
+
+def run_study(
+    study: Study,
+    results: Path,
+    sweep: Callable[[Sequence[Any], Path, str], list[tuple[Any, Record]]],
+    *,
+    rows: Sequence[str] = (),
+    columns: Sequence[str] = (),
+    variants: Sequence[Variant] = (),
+    seeds: Sequence[int] = (),
+    protocol: Protocol = "own",
+    **options: Any,
+) -> list[Record]:
+    """Runs what is missing, one seed of every cell before the next seed, so that a stopped table is even.
+
+    `sweep` takes jobs, a folder and the name of a file in it, and gives each job with its record.
+    """
+    from engram.engines.driver import Job
+    from engram.runs.spec import spec_of_setting
+
+    wanted_rows, wanted_columns = list(rows or study.rows), list(columns or study.columns)
+    file = records_of_study(study, results).relative_to(results)
+    used = list(seeds or study.seeds)
+    if study.search:
+        return search_study(study, results, sweep, wanted_rows, wanted_columns, used)
+    settings = results_of(study).settings_to_run(wanted_rows, wanted_columns, protocol, variants, **options)
+    jobs = [Job(spec_of_setting(setting, seed)) for seed in used for setting in settings]
+    return [record for _, record in sweep(jobs, results, str(file))]
+
+
+def search_study(
+    study: Study,
+    results: Path,
+    sweep: Callable[[Sequence[Any], Path, str], list[tuple[Any, Record]]],
+    rows: Sequence[str],
+    columns: Sequence[str],
+    seeds: Sequence[int],
+) -> list[Record]:
+    """Tunes every row with the same number of trials on held-out data, then runs the winners."""
+    from engram.runs.spec import spec_of_setting
+    from engram.search.trials import run_search
+
+    file = str(records_of_study(study, results).relative_to(results))
+    found = []
+    for column in columns:
+        bases = [spec_of_setting(study.setting(row, column)) for row in rows]
+        runs = run_search(
+            bases,
+            lambda jobs: sweep(jobs, results, file),
+            trials=int(study.search.get("trials", 12)),
+            seeds=seeds,
+            select_on=study.search.get("select_on", "holdout"),
+        )
+        found += [record for _, record in runs]
+    return found
+
+
+def as_study(source: Any) -> Study:
+    """A study from a name, a TOML file, or a dictionary with the same keys."""
+    if isinstance(source, Study):
+        return source
+    if isinstance(source, Mapping):
+        return read_study(source, str(source.get("name", "study")))
+    if isinstance(source, str | Path):
+        return find_study(str(source))
+    raise StudyError(
+        f"study {source!r:.60} is not one; give a TOML file, a name such as {study_names()[0]}, a dictionary or a frame"
+    )
+
+
+def study(
+    source: Any,
+    *,
+    out: str | Path = "runs",
+    rows: Sequence[str] = (),
+    columns: Sequence[str] = (),
+    seeds: int | Sequence[int] | None = None,
+    workers: int | None = None,
+    metric: str = "",
+    run: bool = True,
+    **frame: str,
+) -> StudyTable:
+    """Runs what is missing of a study and returns its table.
+
+    Args:
+        source: A TOML file, the name of a published table, a dictionary with the same keys, or a pandas frame (or the
+            path of a CSV file) of results that engram did not produce: one line per run with a row, a column, a seed
+            and a value. For a frame, `rows`, `columns`, `value` and `baseline` name its columns and the baseline.
+        out: Folder for the records; what is recorded there is not run again.
+        run: False: make the table from what is recorded already.
+    """
+    if hasattr(source, "to_dict") or str(source).endswith(".csv"):
+        lines = source.to_dict("records") if hasattr(source, "to_dict") else read_csv(Path(source))
+        return table_of_lines(lines, **frame)
+    if frame:
+        raise TypeError(f"{', '.join(frame)} only go with a frame of results")
+    wanted = as_study(source)
+    used = tuple(range(seeds)) if isinstance(seeds, int) else tuple(seeds or wanted.seeds)
+    folder = Path(out)
+    if run:
+        from engram.engines.driver import run_jobs
+        from engram.engines.local import Local
+
+        with closing(Local(workers)) as engine:
+            run_study(
+                wanted,
+                folder,
+                lambda jobs, place, file: list(run_jobs(jobs, place, file=file, engine=engine)),
+                rows=rows,
+                columns=columns,
+                seeds=used,
+            )
+    records = [record for record in read_records(folder) if record.seed in used]
+    return make_table(wanted, records, rows=rows, columns=columns, metric=metric)
+
+
+def read_csv(path: Path) -> list[dict[str, Any]]:
+    """The lines of a CSV file by the names in its first line."""
+    if not path.is_file():
+        raise ValueError(f"{path} does not exist")
+    with path.open(newline="", encoding="utf-8-sig") as file:
+        return list(csv.DictReader(file))
+
+
+def table_of_lines(
+    lines: Sequence[Mapping[str, Any]],
+    *,
+    rows: str = "",
+    columns: str = "",
+    seed: str = "seed",
+    value: str = "",
+    baseline: str = "",
+    title: str = "results",
+) -> StudyTable:
+    """A table, with the same tests, of results that were made elsewhere: one line per run."""
+    if not lines:
+        raise ValueError("there are no results: give one line per run")
+    names = list(lines[0])
+    row = pick_name("rows", rows, SHOWN_ROWS, names)
+    column = pick_name("columns", columns, SHOWN_COLUMNS, names)
+    number = pick_name("value", value, VALUES, names)
+    runs: dict[tuple[str, str], dict[int, float]] = {}
+    for i, line in enumerate(lines, 1):
+        try:
+            place, at, result = (str(line[row]), str(line[column])), int(float(line.get(seed, i))), float(line[number])
+        except (TypeError, ValueError, KeyError) as error:
+            raise ValueError(f"line {i} of the results cannot be read: {error}") from error
+        if at in runs.setdefault(place, {}):
+            raise ValueError(f"line {i}: {place[0]}, {place[1]} has seed {at} twice")
+        runs[place][at] = result
+    given = {place: CellRuns(values) for place, values in runs.items()}
+    return given_table(given, baseline, title)
+
+
+def pick_name(what: str, asked: str, usual: Sequence[str], names: Sequence[str]) -> str:
+    """The column of a frame that is meant: the one asked for, else the first that has a usual name."""
+    if asked and asked not in names:
+        raise ValueError(unknown(what, asked, names))
+    found = asked or next((name for name in usual if name in names), "")
+    if not found:
+        raise ValueError(f"{what}: none of the columns {', '.join(names)} is called {' or '.join(usual)}; name it")
+    return found
+
+
+def given_table(given: Mapping[tuple[str, str], CellRuns], baseline: str, title: str) -> StudyTable:
+    """A table of runs that are sorted into rows and columns already."""
+    rows = {row: Row(row, row) for row, _ in given}
+    columns = {column: Column(column, column) for _, column in given}
+    if baseline and baseline not in rows:
+        raise ValueError(unknown("baseline", baseline, rows))
+    results = GivenResults(Study(title, title, rows, columns, baseline=baseline), given)
+    return StudyTable(results.study, make_cells(results), [])
+
+
+def table_of_records(
+    records: Sequence[Record],
+    *,
+    rows: str = "method",
+    columns: str = "scenario",
+    baseline: str = "",
+    metric: str = "average-accuracy",
+    title: str = "records",
+) -> StudyTable:
+    """A table of records that belong to no study, by two of their parts: `method`, `scenario`, `net.name`,
+    `training.lr`, `method.coef`, …. Settings that neither part tells apart get rows of their own."""
+    groups = group_by_setting(records)
+    if not groups:
+        raise ValueError("there are no records to make a table of")
+    part_of = {s: (part(s, rows), part(s, columns)) for s in groups}
+    names = {s: place[0] + apart(s, place, part_of) for s, place in part_of.items()}
+    results = Results(Study(title, title, {}, {}), records, metric)
+    given = {
+        (names[s], place[1]): CellRuns(results.values_of(groups[s]), tuple(groups[s].records), s)
+        for s, place in part_of.items()
+    }
+    found = given_table(given, baseline, title)
+    return replace(found, study=replace(found.study, metric=metric, first=rows))
+
+
+def part(setting: Setting, name: str) -> str:
+    """One part of a setting, in words."""
+    if name in ("method", "scenario"):
+        return str(getattr(setting, name))
+    value = setting.value(name if "." in name else f"method.{name}")
+    if value is None and name not in setting.defaults():
+        known = ["method", "scenario", *setting.defaults()]
+        raise ValueError(unknown("part of a setting", name, known))
+    return str(value)
+
+
+def apart(setting: Setting, place: tuple[str, str], parts: Mapping[Setting, tuple[str, str]]) -> str:
+    """What tells a setting from others in the same place: ` (lr 0.01)`; nothing if it is alone."""
+    others = [other for other, its in parts.items() if its == place]
+    every = dict.fromkeys(name for other in others for name in other.values)
+    told = [n for n in every if any(other.value(n) != setting.value(n) for other in others)]
+    words = [f"{n.rpartition('.')[2]} {setting.value(n)}" for n in told]
+    return f" ({', '.join(words)})" if words else ""
