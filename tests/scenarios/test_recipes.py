@@ -18,9 +18,7 @@ def test_the_recipes_of_the_package_and_their_names_in_keys():
 
 
 def test_an_unknown_recipe_is_refused_with_the_form_of_every_name():
-    with pytest.raises(
-        ScenarioError, match=r"permuted-SET/KIND or queue-SET\+SET/KIND or split-SET/KIND with"
-    ):
+    with pytest.raises(ScenarioError, match=r"permuted-SET/KIND or queue-SET\+SET/KIND or split-SET/KIND with"):
         parse_name("thirds-mnist/domain")
 
 

@@ -32,7 +32,7 @@ def test_images_of_each_permuted_task(permuted_mnist, kind):
 def test_steps_of_a_run(split_mnist, permuted_mnist):
     split, permuted = eg.Training(epochs=4, batch=128), eg.Training(epochs=10, batch=128)
     tasks = split_mnist["class"]
-    assert [split.passes(len(task.train)) for task in tasks] == [99, 95, 88, 96, 93]
+    assert [split.steps_per_epoch(len(task.train)) for task in tasks] == [99, 95, 88, 96, 93]
     assert sum(split.steps_for(len(task.train)) for task in tasks) == 1_884
     assert split.steps_for(len(pool(tasks).train)) == 1_876
     tasks = permuted_mnist["class"]

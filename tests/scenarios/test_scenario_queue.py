@@ -220,7 +220,7 @@ def test_if_emnist_letters_cannot_be_downloaded_the_replacement_is_named(monkeyp
             raise DataError("no place has it")
         return blobs(10, train=3, test=2, seed=len(name), name=name)
 
-    monkeypatch.setattr("engram.scenarios.names.images", nowhere)
+    monkeypatch.setattr("engram.scenarios.create.images", nowhere)
     with pytest.raises(DataError, match=r"no place has it\n.*--letters cyrillic-letters"):
         scenario("long-queue/task")
     assert len(scenario("long-queue-with-cyrillic-letters/task").images) == 5
