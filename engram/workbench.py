@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from engram.core.messages import unknown
 from engram.runs.defaults import Protocol
@@ -17,6 +17,9 @@ from engram.studies.catalog import find_study, results_of, study_names
 from engram.studies.searched import SearchedResults
 from engram.studies.study import Column, Row, Study, StudyError, Variant, read_study
 from engram.studies.table import Cell, CellRuns, GivenResults, Results, VariantCell, make_cells, make_variant_cells
+
+if TYPE_CHECKING:
+    from engram.report.written import Format
 
 SHOWN_ROWS, SHOWN_COLUMNS = ("method", "row"), ("scenario", "column")
 VALUES = ("average_accuracy", "value", "accuracy", "mean")
@@ -38,11 +41,11 @@ class StudyTable:
         """What a notebook shows."""
         return self.text("markdown")
 
-    def text(self, form: str) -> str:
+    def text(self, form: Format) -> str:
         """As text, Markdown, LaTeX, CSV or JSON."""
         from engram.report.written import write_table
 
-        return write_table(form, self.study, self.cells, self.variants)  # type: ignore[arg-type]
+        return write_table(form, self.study, self.cells, self.variants, "study")
 
     def to_latex(self) -> str:
         return self.text("latex")

@@ -1,107 +1,87 @@
-"""Which cells moved between two sets of records, and which methods of one set differ. Works without torch."""
+"""Which settings moved between two sets of records, and which methods of one set differ. No torch."""
 
 from __future__ import annotations
 
 import statistics
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
 from itertools import combinations
 from typing import Any
 
-from engram.analysis.statistics import Paired, corrected, paired
-from engram.runs.records import Record, setting_of, supersedes
+from engram.analysis.statistics import Paired, correct_tests, paired_test
+from engram.core.facts import COMPUTED
+from engram.runs.records import Record
+from engram.runs.setting import Setting, SettingRuns, content, differs, group_by_setting, show
+
+DATASETS = "scenario.images"
+"""Under this name a difference says that the datasets had another content, which no setting states."""
 
 
-@dataclass(frozen=True)
-class Runs:
-    """Runs that differ in their seeds alone."""
-
-    scenario: str
-    method: str
-    settings: dict[str, Any]
-    """Everything else that defines them: `training.lr`, `ewc.coef`, …"""
-    by_seed: dict[int, Record] = field(default_factory=dict)
-    """A success stays."""
-
-    @property
-    def values(self) -> dict[int, float]:
-        """Average accuracy of each finished run, by seed."""
-        return {
-            seed: r.average_accuracy
-            for seed, r in self.by_seed.items()
-            if r.status == "done" and r.average_accuracy is not None
-        }
-
-    def against(self, other: Runs) -> Paired:
-        """The paired test of the other's runs against these, over common seeds."""
-        mine, its = self.values, other.values
-        seeds = sorted(mine.keys() & its.keys())
-        return paired([mine[s] for s in seeds], [its[s] for s in seeds])
+def all_runs(records: Sequence[Record]) -> list[SettingRuns]:
+    """The runs of every setting; trials of a search after those that are reported."""
+    return [*group_by_setting(records).values(), *group_by_setting(records, trials=True).values()]
 
 
-def grouped(records: Sequence[Record]) -> list[Runs]:
-    """Records by all that defines them but the seed, in the order in which they begin."""
-    found: dict[str, Runs] = {}
-    for record in records:
-        cell = found.setdefault(setting_of(record), Runs(record.scenario, record.method, flat(record.spec)))
-        if supersedes(record, cell.by_seed.get(record.seed)):
-            cell.by_seed[record.seed] = record
-    return list(found.values())
+def is_trial(runs: SettingRuns) -> bool:
+    return any(record.search.get("stage") == "trial" for record in runs.by_seed.values())
 
 
-def flat(spec: dict[str, Any]) -> dict[str, Any]:
-    """A record's spec as one level of names and values, without the seed."""
-    found: dict[str, Any] = {}
-    for group, values in spec.items():
-        if group == "method":
-            for member in values:
-                found |= {f"{member['name']}.{name}": value for name, value in member.items() if name != "name"}
-        elif isinstance(values, dict):
-            found |= {f"{group}.{name}": value for name, value in values.items()}
-        elif group != "seed":
-            found[group] = values
-    return found
+def pair_runs(a: SettingRuns, b: SettingRuns) -> Paired:
+    """The paired test of b − a over common seeds."""
+    of_a, of_b = a.accuracies, b.accuracies
+    seeds = sorted(of_a.keys() & of_b.keys())
+    return paired_test([of_a[s] for s in seeds], [of_b[s] for s in seeds])
 
 
-def labels(found: Sequence[Runs]) -> list[str]:
-    """A name for each cell within its scenario: the method, and what tells it from other cells of that method."""
+def all_values(setting: Setting) -> dict[str, Any]:
+    """The values of a setting, defaults included."""
+    return {n: v for n, v in (setting.defaults() | dict(setting.values)).items() if v is not COMPUTED}
+
+
+def varying_fields(settings: Sequence[Setting]) -> list[str]:
+    """The fields in which some settings differ."""
+    values = [all_values(setting) for setting in settings]
+    names = {name for setting in settings for name in setting.values}
+    return sorted(n for n in names if any(differs(v.get(n), values[0].get(n)) for v in values[1:]))
+
+
+def name_settings(settings: Sequence[Setting]) -> list[str]:
+    """A name for each setting within its scenario: the method, and what tells it from others of that method."""
     names = []
-    for cell in found:
-        others = [c for c in found if (c.scenario, c.method) == (cell.scenario, cell.method)]
-        every = {name for c in others for name in c.settings}
-        varying = sorted(n for n in every if any(c.settings.get(n) != cell.settings.get(n) for c in others))
-        words = [f"{n.removeprefix(f'{cell.method}.')} {cell.settings.get(n)}" for n in varying]
-        names.append(" ".join([cell.method, *([f"({', '.join(words)})"] if words else [])]))
+    for setting in settings:
+        others = [s for s in settings if (s.scenario, s.method) == (setting.scenario, setting.method)]
+        words = [f"{n.removeprefix('method.')} {show(setting.value(n))}" for n in varying_fields(others)]
+        names.append(" ".join([setting.method, *([f"({', '.join(words)})"] if words else [])]))
     return names
 
 
 @dataclass(frozen=True)
 class Difference:
-    """One cell in two sets of records."""
+    """One setting in two sets of records."""
 
     scenario: str
     cell: str
     a: float | None
-    """Mean average accuracy over the common seeds; over all its runs where there are none."""
+    """Mean average accuracy over the common seeds; over all its runs if there are none."""
     b: float | None
     runs_a: int
     runs_b: int
     same: int
     """Common seeds whose accuracies are equal to the bit."""
     changed: dict[str, tuple[Any, Any]]
-    """Settings that differ, where the cell is the only one of its method on both sides."""
+    """Values that differ, if the setting is the only one of its method on both sides."""
     test: Paired | None
     lost: int = 0
     """Seeds that are done in A and diverged or failed in B."""
     gained: int = 0
     """The other way round."""
     only_in: str | None = None
-    """A or B, where the other side has no such cell."""
+    """A or B, if the other side has no such setting."""
 
     @property
     def verdict(self) -> str:
-        """What may be said of the seeds that are done on both sides; nothing where there would be some but for runs
-        that are lost or gained."""
+        """What can be said of the seeds that are done on both sides; nothing if there are none because runs were
+        lost or gained."""
         if self.test is None:
             return f"only in {self.only_in}"
         if self.test.n == 0 and (self.lost or self.gained):
@@ -110,31 +90,33 @@ class Difference:
 
     @property
     def word(self) -> str:
-        said = [f"{n} {what}" for n, what in ((self.lost, "no longer done"), (self.gained, "done now")) if n]
-        return ", ".join([*said, *([self.verdict] if self.verdict else [])])
+        words = [f"{n} {what}" for n, what in ((self.lost, "no longer done"), (self.gained, "done now")) if n]
+        return ", ".join([*words, *([self.verdict] if self.verdict else [])])
 
     def to_json(self) -> dict[str, Any]:
         return {**asdict(self), "test": self.test.to_json() if self.test else None, "word": self.word}
 
 
-def differences(a: Sequence[Record], b: Sequence[Record]) -> list[Difference]:
-    """Every cell of both sets, tested over common seeds, with Holm's correction over all that can show anything."""
-    pairs = matched(grouped(a), grouped(b))
-    names = labels([ours or theirs for ours, theirs in pairs if ours or theirs])  # type: ignore[misc]
-    found = [compared(name, ours, theirs) for name, (ours, theirs) in zip(names, pairs, strict=True)]
-    tests = iter(corrected([d.test for d in found if d.test]))
+def find_differences(a: Sequence[Record], b: Sequence[Record]) -> list[Difference]:
+    """Every setting of both sides, tested over common seeds, with Holm's correction over all that can show anything."""
+    pairs = match_runs(all_runs(a), all_runs(b))
+    names = name_settings([(of_a or of_b).setting for of_a, of_b in pairs])  # type: ignore[union-attr]
+    found = [compare_runs(name, of_a, of_b) for name, (of_a, of_b) in zip(names, pairs, strict=True)]
+    tests = iter(correct_tests([d.test for d in found if d.test]))
     return [replace(d, test=next(tests)) if d.test else d for d in found]
 
 
-def matched(a: Sequence[Runs], b: Sequence[Runs]) -> list[tuple[Runs | None, Runs | None]]:
-    """The cells of both sides side by side: of the same settings, or of the same keys (a field may have been added
-    since), or, where each side has one left of a scenario and method, those two."""
-    pairs: list[tuple[Runs | None, Runs | None]] = []
+def match_runs(
+    a: Sequence[SettingRuns], b: Sequence[SettingRuns]
+) -> list[tuple[SettingRuns | None, SettingRuns | None]]:
+    """The settings of both sides in pairs: equal ones, those with common keys (a field may have been added since),
+    and, if each side has one left of a scenario and method, those two."""
+    pairs: list[tuple[SettingRuns | None, SettingRuns | None]] = []
     left_a, left_b = list(a), list(b)
-    rules = (
-        lambda x, y: x.settings == y.settings,
+    rules: tuple[Callable[[SettingRuns, SettingRuns], bool], ...] = (
+        lambda x, y: x.setting == y.setting,
         lambda x, y: bool(keys(x) & keys(y)),
-        lambda x, y: [sum(same_name(x, c) for c in side) for side in (left_a, left_b)] == [1, 1],
+        lambda x, y: [sum(same_name(x, other) for other in side) for side in (left_a, left_b)] == [1, 1],
     )
     for rule in rules:
         for x in list(left_a):
@@ -148,18 +130,18 @@ def matched(a: Sequence[Runs], b: Sequence[Runs]) -> list[tuple[Runs | None, Run
     return [*both, *((x, None) for x in left_a), *((None, y) for y in left_b)]
 
 
-def same_name(x: Runs, y: Runs) -> bool:
-    return (x.scenario, x.method) == (y.scenario, y.method)
+def same_name(x: SettingRuns, y: SettingRuns) -> bool:
+    return (x.setting.scenario, x.setting.method, is_trial(x)) == (y.setting.scenario, y.setting.method, is_trial(y))
 
 
-def keys(cell: Runs) -> set[str]:
-    return {record.key for record in cell.by_seed.values()}
+def keys(runs: SettingRuns) -> set[str]:
+    return {record.key for record in runs.by_seed.values()}
 
 
-def compared(name: str, a: Runs | None, b: Runs | None) -> Difference:
+def compare_runs(name: str, a: SettingRuns | None, b: SettingRuns | None) -> Difference:
     one = a or b
     assert one is not None
-    of_a, of_b = (cell.values if cell else {} for cell in (a, b))
+    of_a, of_b = (runs.accuracies if runs else {} for runs in (a, b))
     common = sorted(of_a.keys() & of_b.keys())
     mean_a, mean_b = (statistics.fmean([v[s] for s in common or v]) if v else None for v in (of_a, of_b))
     same, changed, lost, gained = 0, {}, 0, 0
@@ -167,15 +149,22 @@ def compared(name: str, a: Runs | None, b: Runs | None) -> Difference:
         lost = len(of_a.keys() & b.by_seed.keys() - of_b.keys())
         gained = len(of_b.keys() & a.by_seed.keys() - of_a.keys())
         same = sum(a.by_seed[s].accuracy == b.by_seed[s].accuracy for s in common)
-        if not keys(a) & keys(b):
-            names = sorted(a.settings.keys() | b.settings.keys())
-            both = {n: (a.settings.get(n), b.settings.get(n)) for n in names}
-            changed = {n: values for n, values in both.items() if values[0] != values[1]}
-    test = a.against(b) if a and b else None
+        changed = {} if keys(a) & keys(b) else find_changes(a, b)
+    test = pair_runs(a, b) if a and b else None
     only_in = None if test else "A" if a else "B"
     return Difference(
-        one.scenario, name, mean_a, mean_b, len(of_a), len(of_b), same, changed, test, lost, gained, only_in
+        one.setting.scenario, name, mean_a, mean_b, len(of_a), len(of_b), same, changed, test, lost, gained, only_in
     )
+
+
+def find_changes(a: SettingRuns, b: SettingRuns) -> dict[str, tuple[Any, Any]]:
+    """What differs between the settings, and the content of the datasets if it does."""
+    of_a, of_b = all_values(a.setting), all_values(b.setting)
+    changed = {name: (of_a.get(name), of_b.get(name)) for name in varying_fields([a.setting, b.setting])}
+    if content(a.records[0]) != content(b.records[0]):
+        images_a, images_b = (r.records[0].spec.get("scenario", {}).get("images") for r in (a, b))
+        changed[DATASETS] = (images_a, images_b)
+    return changed
 
 
 @dataclass(frozen=True)
@@ -192,18 +181,18 @@ class Between:
 
 
 def between_methods(records: Sequence[Record], against: str | None = None) -> list[Between]:
-    """Pairwise tests between the methods of each scenario over common seeds, b less a, with Holm's correction over the
-    pairs of the scenario; `against` one method instead of all pairs. Trials of a search do not count."""
-    found = grouped([r for r in records if r.search.get("stage") != "trial"])
-    named = list(zip(labels(found), found, strict=True))
+    """Pairwise tests of b − a between the methods of each scenario over common seeds, with Holm's correction over the
+    pairs of the scenario; `against`: one method instead of all pairs. Trials of a search do not count."""
+    found = list(group_by_setting(records).values())
+    named = list(zip(name_settings([runs.setting for runs in found]), found, strict=True))
     results = []
-    for scenario in dict.fromkeys(cell.scenario for cell in found):
-        here = [(name, cell) for name, cell in named if cell.scenario == scenario and cell.values]
+    for scenario in dict.fromkeys(runs.setting.scenario for runs in found):
+        here = [(name, runs) for name, runs in named if runs.setting.scenario == scenario and runs.accuracies]
         pairs = [
-            (x, y) if against is None or x[1].method == against else (y, x)
+            (x, y) if against is None or x[1].setting.method == against else (y, x)
             for x, y in combinations(here, 2)
-            if against is None or (x[1].method == against) != (y[1].method == against)
+            if against is None or (x[1].setting.method == against) != (y[1].setting.method == against)
         ]
-        tests = corrected([a.against(b) for (_, a), (_, b) in pairs])
+        tests = correct_tests([pair_runs(a, b) for (_, a), (_, b) in pairs])
         results += [Between(scenario, a, b, test) for ((a, _), (b, _)), test in zip(pairs, tests, strict=True)]
     return results

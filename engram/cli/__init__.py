@@ -12,34 +12,37 @@ from collections.abc import Callable, Sequence
 
 COMMANDS: dict[str, tuple[str, str]] = {
     "run": ("run", "train a method on a scenario and record what came of it"),
-    "reproduce": ("tables", "make the runs of a published table that are not recorded yet"),
-    "compare": ("compare", "our numbers beside the published ones, with verdicts, from the records"),
-    "verify": ("verify", "run recorded runs again, picked at random: same bits, within spread, or moved"),
-    "figure": ("figure", "pictures for papers: accuracy matrices, curves, bars, memory, the kinds of scenario"),
-    "report": ("report", "the records as one HTML page: tables against print, every run behind every cell"),
-    "serve": ("report", "the same page while a sweep runs, on this machine only"),
-    "describe": ("look", "a scenario's tasks, its kind as read off the data, the floor that forgetting leaves"),
-    "ls": ("look", "methods, scenarios, datasets or tables"),
-    "data": ("look", "fetch image sets, and say where they are"),
-    "diff": ("diff", "which cells moved between two files of records, with a paired test"),
+    "study": ("study", "run the table that a TOML file describes: mean ± std, memory, time, paired tests"),
+    "table": ("study", "a table of records that belong to no study, or of a CSV file, with the same tests"),
     "search": ("search", "tune methods with the same number of trials each, and say what that cost"),
+    "reproduce": ("study", "make the runs of a published table that are not recorded yet"),
+    "compare": ("compare", "our numbers against the published ones, with verdicts, from the records"),
+    "verify": ("verify", "run recorded runs again, picked at random: same bits, within spread, or moved"),
+    "diff": ("diff", "which settings moved between two files of records, with a paired test"),
+    "figure": ("figure", "pictures for papers: accuracy matrices, curves, bars, memory, the kinds of scenario"),
+    "report": ("report", "the records as one HTML page: tables, and every run behind every cell"),
+    "serve": ("report", "the same page while a sweep runs, on this machine only"),
+    "describe": ("describe", "a scenario's tasks, its kind as read off the data, its forgetting floor"),
+    "ls": ("ls", "methods, nets, scenarios, datasets, metrics, tables, studies or runs"),
+    "data": ("data", "fetch datasets, and say where they are"),
     "bench": ("bench", "speed and memory on this machine"),
 }
 """Command → module with a function of its name, and what it does."""
 
 HELP = """usage: engram COMMAND [--help]
 
-engram evaluates continual learning: it turns image sets into task sequences, trains any method on them under
-one protocol, and says how much was forgotten and whether the numbers agree with the published ones.
+engram evaluates continual learning: it turns datasets into task sequences, trains any method on them under one
+protocol, and says how much was forgotten and whether the numbers agree with the published ones.
 
 commands:
 {commands}
 
 for example:
-  engram run split-mnist/class adam          10 seconds: a recorded run, with its accuracies and its floor
-  engram run split-mnist/task adagrad --help every value that can be set, its default, and where that comes from
+  engram run split-mnist/class adam          10 seconds: one run, recorded, with its accuracies
+  engram run split-mnist/task adagrad --help every value that can be set, its default, its source
   engram describe permuted-mnist/domain      what changes between its tasks
-  engram compare table2                      the paper's Table 2 beside ours
+  engram study mine.toml                     a table of your own: rows, columns, seeds, paired tests
+  engram compare table2                      our numbers against the paper's Table 2
 """
 
 
@@ -90,12 +93,10 @@ def dispatch(argv: list[str]) -> int:
         print(f"engram {__version__}")
         return 0
     if argv[0] not in COMMANDS:
-        import difflib
+        from engram.core.messages import unknown
 
-        near = difflib.get_close_matches(argv[0], COMMANDS, n=1)
-        hint = f"did you mean {near[0]}? " if near else ""
-        return refuse(f"command {argv[0]!r} is unknown; {hint}choose from {', '.join(COMMANDS)}")
-    many = argv[0] in ("reproduce", "search") or any(word.partition("=")[0] == "--seeds" for word in argv)
+        return refuse(unknown("command", argv[0], COMMANDS))
+    many = argv[0] in ("reproduce", "search", "study") or any(word.partition("=")[0] == "--seeds" for word in argv)
     if many and not {"-h", "--help", "--dry-run"} & set(argv):  # there will be workers: they import torch as we do
         from engram.engines.forks import start_fork_server
 

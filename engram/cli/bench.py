@@ -13,7 +13,7 @@ from typing import Literal
 import tyro
 
 from engram.cli import WrongCallError
-from engram.cli.options import parse
+from engram.cli.options import parse_options
 from engram.cli.screen import OUT
 
 PENALTIES = ("l2", "ewc", "online-ewc", "mas", "si")
@@ -43,7 +43,7 @@ class BenchOptions:
 
 def bench(arguments: list[str]) -> int:
     """The command."""
-    options = parse(BenchOptions, arguments, "engram bench")
+    options = parse_options(BenchOptions, arguments, "engram bench")
     if options.sweep:
         return bench_sweep(options)
     from engram.bench import measure

@@ -14,10 +14,9 @@ from rich.table import Table
 
 from engram.analysis.differences import Difference, differences
 from engram.cli import WrongCallError
-from engram.cli.options import parse
+from engram.cli.options import parse_options
 from engram.cli.screen import ERR, OUT
-from engram.runs import records
-from engram.runs.records import Record
+from engram.runs.records import Record, read_records
 
 
 @dataclass
@@ -35,7 +34,7 @@ class DiffOptions:
 
 def diff(arguments: list[str]) -> int:
     """The command."""
-    options = parse(DiffOptions, arguments, "engram diff")
+    options = parse_options(DiffOptions, arguments, "engram diff")
     a, b = whole(options.a), whole(options.b)
     found = differences(a, b)
     if options.json:
@@ -50,7 +49,7 @@ def whole(path: Path) -> list[Record]:
     if not path.is_file():
         raise WrongCallError(f"{path} is no file; give two files of records, results/table2.jsonl say")
     try:
-        found = records.read(path)
+        found = read_records(path)
     except OSError as error:
         raise WrongCallError(f"{path} cannot be read: {error}") from error
     if not found:

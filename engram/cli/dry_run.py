@@ -13,20 +13,17 @@ from rich.table import Table
 
 from engram.bench.measure import make_stepper
 from engram.cli.options import Flag
-from engram.cli.resolve import prefixed
+from engram.cli.resolve import members_by_prefix
 from engram.cli.screen import OUT
 from engram.learning.memory import bytes_of
 from engram.learning.train import total_steps
-from engram.methods._replay import GenerativeReplay
-from engram.methods.lwf import LwF
-from engram.methods.rehearsal import Rehearsal
 from engram.runs.run import settle
 from engram.runs.spec import Spec
 
 
 def dry_run(spec: Spec, flags: list[Flag], options: Any, seeds: list[int]) -> int:
     """The resolved spec, where each value comes from, steps, bytes, estimated time."""
-    members = prefixed(spec.method)
+    members = members_by_prefix(spec.method)
     values = {f: getattr(members[f.member] if f.group == "method" else getattr(spec, f.group), f.name) for f in flags}
     sources = {f: f.source if values[f] == f.default else "this command" for f in flags}
     if spec.training.steps:
@@ -46,8 +43,8 @@ def dry_run(spec: Spec, flags: list[Flag], options: Any, seeds: list[int]) -> in
         table.add_row(f"{f.group}.{f.label}", escape(str(values[f])), sources[f])
     OUT.print(table)
     OUT.print(
-        f"{cost['steps']:,} steps a run, {len(seeds)} run(s), about {cost['seconds'] * len(seeds):.0f} s in all "
-        f"({cost['step_ms']:.1f} ms a step measured now)\n"
+        f"{cost['steps']:,} steps per run, {len(seeds)} run(s), about {cost['seconds'] * len(seeds):.0f} s in all "
+        f"({cost['step_ms']:.1f} ms per step, measured now)\n"
         f"bytes: network {cost['bytes']['network']:,}, optimiser {cost['bytes']['optimizer']:,}, "
         f"images {cost['bytes']['images']:,}, kept by the method {cost['bytes']['kept']:,}",
     )
@@ -57,8 +54,7 @@ def dry_run(spec: Spec, flags: list[Flag], options: Any, seeds: list[int]) -> in
 def estimate(spec: Spec) -> dict[str, Any]:
     """Steps, bytes, and seconds from a few real steps."""
     settle(spec.threads)
-    # where the past is replayed, a step costs more once there is one
-    replays = any(isinstance(member, LwF | GenerativeReplay | Rehearsal) for member in spec.method.members())
+    replays = any(member.replays for member in spec.method.members())
     learner, method, _, step = make_stepper(spec, task_number=int(replays))
     tasks = learner.tasks
     steps = total_steps(method, spec.training, method.curriculum(tasks))

@@ -6,14 +6,14 @@ import ast
 import dataclasses
 import inspect
 import textwrap
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any, Literal, TypeVar, get_type_hints
 
 import tyro
 
 from engram.cli import WrongCallError
 
-T = TypeVar("T")
+Options = TypeVar("Options")
 
 
 @dataclasses.dataclass(kw_only=True)
@@ -23,14 +23,14 @@ class EngineOptions:
     engine: Literal["local", "ray"] = "local"
     """Processes of this machine, or a Ray cluster (the extra ray: see docs/cluster.md)."""
     workers: int | None = None
-    """Runs at a time; as many as the cores have room for."""
+    """Runs at the same time; by default as many as the cores have room for."""
     address: str | None = None
-    """Of the Ray cluster, as in 10.0.0.1:6379; else the one that runs here, else one is started."""
+    """Address of the Ray cluster, as in 10.0.0.1:6379; by default the one that runs here, else one is started."""
     gpu_share: float = 0.25
-    """Share of a GPU that a run takes on Ray, where its device is cuda."""
+    """Share of a GPU that a run takes on Ray, if its device is cuda."""
 
 
-def parse(cls: type[T], arguments: Sequence[str], prog: str) -> T:
+def parse_options(cls: type[Options], arguments: Sequence[str], prog: str) -> Options:
     """The dataclass from the command line; help and wrong flags end the program as they do everywhere."""
     return tyro.cli(cls, args=list(arguments), prog=prog, config=(tyro.conf.FlagCreatePairsOff,))
 
@@ -76,20 +76,23 @@ class Flag:
         return self.label.replace("-", "_").replace(".", "__")
 
 
-def flags_of(group: str, instance: Any, sources: dict[str, str], default_source: str, member: str = "") -> list[Flag]:
-    """The fields of a dataclass instance, whose values are the defaults."""
+def flags_of(
+    group: str, instance: Any, sources: Mapping[str, str], default_source: str, member: str = ""
+) -> list[Flag]:
+    """The fields of a dataclass instance, whose values are the defaults; `sources` by flat name."""
     hints = get_type_hints(type(instance), include_extras=True)
     docs = field_docs(type(instance))
     flags = []
     for f in dataclasses.fields(instance):
         if f.name not in ("images", "kind"):
             flag = Flag(group, member, f.name, hints[f.name], getattr(instance, f.name), docs.get(f.name, ""), "")
-            flags.append(dataclasses.replace(flag, source=sources.get(flag.label, default_source)))
+            source = sources.get(f"{group}.{flag.label}", default_source)
+            flags.append(dataclasses.replace(flag, source=source))
     return flags
 
 
 def class_words(value: Any) -> tuple[str, ...]:
-    """`all`, one number, or one a task."""
+    """`all`, one number, or one per task."""
     return tuple(map(str, value)) if isinstance(value, tuple) else (str(value),)
 
 
@@ -97,12 +100,14 @@ def class_numbers(words: tuple[str, ...]) -> Any:
     if words == ("all",):
         return "all"
     if not words or not all(word.isdecimal() for word in words):
-        raise WrongCallError(f"classes_per_task {' '.join(words)}: give a number, a list of them, or (of a queue) all")
+        raise WrongCallError(
+            f"classes_per_task {' '.join(words)}: give a number, a list of numbers, or (for a queue) all"
+        )
     return int(words[0]) if len(words) == 1 else tuple(map(int, words))
 
 
 def normalize_words(value: Any) -> tuple[str, ...]:
-    """`none`, `train`, or all means followed by all deviations."""
+    """`none`, `train`, or all means followed by all standard deviations."""
     if value is None or value == "train":
         return (value or "none",)
     return tuple(str(v) for part in value for v in (part if isinstance(part, tuple) else (part,)))
@@ -116,7 +121,9 @@ def normalize_value(words: tuple[str, ...]) -> Any:
     except ValueError:
         values = []
     if not values or len(values) % 2:
-        raise WrongCallError(f"normalize {' '.join(words)}: give train, none, or a mean and a deviation (a channel)")
+        raise WrongCallError(
+            f"normalize {' '.join(words)}: give train, none, or a mean and a standard deviation (per channel)"
+        )
     half = len(values) // 2
     means, deviations = tuple(values[:half]), tuple(values[half:])
     return (means[0], deviations[0]) if half == 1 else (means, deviations)
@@ -150,7 +157,7 @@ def parse_flags(flags: Sequence[Flag], extra: type[Any], arguments: Sequence[str
         add(f.name, hints[f.name], f.default, docs.get(f.name, ""))
     cls = dataclasses.make_dataclass("Options", fields)
     cls.__doc__ = about
-    return parse(cls, arguments, prog)
+    return parse_options(cls, arguments, prog)
 
 
 def given(flags: Sequence[Flag], parsed: Any, group: str, member: str = "") -> dict[str, Any]:

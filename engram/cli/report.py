@@ -12,11 +12,12 @@ import tyro
 from rich.markup import escape
 
 from engram.cli import WrongCallError
-from engram.cli.options import parse
+from engram.cli.options import parse_options
 from engram.cli.screen import ERR, writable
 from engram.report.page.assemble import assemble
 from engram.report.page.html import html
-from engram.runs import records
+from engram.runs.records import read_records, record_files
+from engram.studies.catalog import find_study
 
 PNG = b"\x89PNG\r\n\x1a\n"
 
@@ -26,16 +27,18 @@ class PageOptions:
     """What goes into the page."""
 
     records: tyro.conf.Positional[tuple[Path, ...]] = ()
-    """Record files, or folders with some (*.jsonl, at any depth); where none are named, all in --results."""
+    """Record files, or folders with some (*.jsonl, at any depth); by default all in --results."""
     results: Path = Path("results")
     """Folder with the records."""
+    studies: tuple[Path, ...] = ()
+    """Studies of your own (TOML files) to show as tables."""
     samples: Path | None = None
     """Folder with samples of generative methods, KEY-task-N.png, as `engram run --samples` saves them."""
 
 
 @dataclass
 class ReportOptions(PageOptions):
-    """All records as one HTML file that opens from disk: tables against print, every run behind every cell."""
+    """All records as one HTML file that opens from disk: tables against published numbers, every run behind every cell."""
 
     out: Path = Path("report.html")
     """The file."""
@@ -51,8 +54,8 @@ class ServeOptions(PageOptions):
 
 def report(arguments: list[str]) -> int:
     """The command."""
-    options = parse(ReportOptions, arguments, "engram report")
-    check(options)
+    options = parse_options(ReportOptions, arguments, "engram report")
+    check_places(options)
     data = page_data(options)
     if not data["records"]:
         where = ", ".join(map(str, options.records or (options.results,)))
@@ -71,8 +74,8 @@ def serve(arguments: list[str]) -> int:
     """The command."""
     from engram.report.page.server import Latest, Server
 
-    options = parse(ServeOptions, arguments, "engram serve")
-    check(options)
+    options = parse_options(ServeOptions, arguments, "engram serve")
+    check_places(options)
     if not 0 <= options.port <= 65535:
         raise WrongCallError(f"port {options.port} is out of range; give 0 to 65535")
     try:
@@ -89,33 +92,39 @@ def serve(arguments: list[str]) -> int:
     return 0
 
 
-def check(options: PageOptions) -> None:
+def check_places(options: PageOptions) -> None:
     """Refuses what is not there; the folder of --results may come later."""
     for path in options.records:
         if not path.exists():
             raise WrongCallError(f"records {path} do not exist; name a file or a folder")
+    for path in options.studies:
+        try:
+            find_study(str(path))
+        except ValueError as error:
+            raise WrongCallError(str(error)) from error
     if options.samples is not None and not options.samples.is_dir():
         raise WrongCallError(f"samples {options.samples} is not a folder")
 
 
-def record_files(options: PageOptions) -> list[Path]:
-    """The files to read now; of a folder all, those of a search below it too."""
-    places = options.records or (options.results,)
-    return [file for path in places for file in ([path] if path.is_file() else sorted(path.rglob("*.jsonl")))]
-
-
 def all_files(options: PageOptions) -> list[Path]:
     """Everything that the page is made from."""
-    return record_files(options) + (sorted(options.samples.glob("*.png")) if options.samples else [])
+    return files_of(options) + (sorted(options.samples.glob("*.png")) if options.samples else [])
 
 
 def page_data(options: PageOptions) -> dict[str, Any]:
-    files = record_files(options)
-    found = [record for file in files for record in records.read(file, lambda text: ERR.print(escape(text)))]
-    return {**assemble(found, pictures(options.samples)), "sources": ", ".join(map(str, files)) or "no file"}
+    files = files_of(options)
+    found = read_records(*files, say=lambda text: ERR.print(escape(text)))
+    studies = [find_study(str(path)) for path in options.studies]
+    data = assemble(found, sample_pictures(options.samples), studies)
+    return {**data, "sources": ", ".join(map(str, files)) or "no file"}
 
 
-def pictures(folder: Path | None) -> dict[str, str]:
+def files_of(options: PageOptions) -> list[Path]:
+    """The files of records to read now."""
+    return [file for place in options.records or (options.results,) for file in record_files(place)]
+
+
+def sample_pictures(folder: Path | None) -> dict[str, str]:
     """The PNG files of a folder as data URIs, by their names."""
     found = {}
     for file in sorted(folder.glob("*.png")) if folder else []:

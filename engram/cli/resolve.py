@@ -14,7 +14,7 @@ import torch
 from engram.cli import WrongCallError
 from engram.cli.options import Flag, flags_of, given
 from engram.core.messages import unknown
-from engram.core.registry import METHODS, NETS, load_file
+from engram.core.registry import METHODS, NETS
 from engram.learning.budget import fit_budget
 from engram.learning.method import Method
 from engram.learning.train import new_learner
@@ -25,24 +25,6 @@ from engram.runs.run import resolve_device
 from engram.runs.setting import Setting
 from engram.runs.spec import Spec, SpecError, spec_of_setting
 from engram.scenarios.names import is_name, parse_name, with_letters
-
-FILE_FLAGS = ("--file", "--method-file")
-
-
-def with_files(arguments: list[str]) -> list[str]:
-    """Loads the files of --file and takes the flag out: what they define are names and flags like any other."""
-    left = []
-    words = iter(arguments)
-    try:
-        for word in words:
-            flag, equals, value = word.partition("=")
-            if flag in FILE_FLAGS:
-                load_file(Path(value if equals else next(words, "")))
-            else:
-                left.append(word)
-    except ValueError as error:
-        raise WrongCallError(str(error)) from error
-    return left
 
 
 def take_flag(arguments: list[str], flag: str) -> tuple[list[str], str | None]:

@@ -11,51 +11,56 @@ from typing import Literal
 from rich.markup import escape
 from rich.table import Table
 
+from engram.analysis.offline import intransigence_of
 from engram.cli import WrongCallError, leave_stdout
 from engram.cli.dry_run import dry_run
-from engram.cli.options import EngineOptions, parse_flags
-from engram.cli.options import parse as parse_arguments
+from engram.cli.files import with_files
+from engram.cli.options import EngineOptions, parse_flags, parse_options
 from engram.cli.resolve import (
     all_flags,
+    apply_limits,
+    choose,
+    chosen_optimizer,
+    default_or_refuse,
     find_spec,
-    fitted,
+    named_flags,
     net_and_letters,
     positionals,
     protocol_of,
     seeds_of,
     spec_from,
-    tried,
-    with_method_files,
+    try_spec,
 )
 from engram.cli.samples import Pictures
 from engram.cli.screen import ERR, OUT, writable
 from engram.cli.sweep import engine_of, sweep
-from engram.data import use_blank_images
+from engram.core.messages import count
+from engram.core.registry import METHODS
+from engram.data import blank
 from engram.engines.driver import At, Engine, Job
-from engram.learning import metrics
-from engram.methods import methods
-from engram.runs.records import Record, offline_of
+from engram.runs.defaults import Protocol
+from engram.runs.records import Record
 from engram.runs.run import resolve_device
-from engram.runs.spec import Spec, from_json
-from engram.runs.store import Store
-from engram.scenarios.names import ScenarioName, parse_name
-from engram.studies.hsu2018.cells import Protocol
-from engram.studies.hsu2018.presets import COPIED_FROM, label, preset, rate, settings, source_of
+from engram.runs.setting import Setting
+from engram.runs.spec import Spec, from_json, spec_of_setting
+from engram.runs.store import RECORDS, Store
+from engram.scenarios.names import parse_name
+from engram.studies.catalog import tables_with
 from engram.trackers.tracking import Tracking
 
 USAGE = """usage: engram run SCENARIO METHOD [flags]     |     engram run --spec FILE|KEY [--out DIR] [--json]
 
   engram run split-mnist/class adam              one run, recorded in runs/
   engram run split-mnist/task adagrad --seeds 10 ten runs, seeds 0 to 9
-  engram run split-mnist/class adam --lr 0.01    another learning rate than the preset's
-  engram run split-mnist/class adam --dry-run    what would be run, where each value comes from, what it costs
+  engram run split-mnist/class adam --lr 0.01    another learning rate than the default
+  engram run split-mnist/class adam --dry-run    what would be run, and what it would cost
   engram run split-mnist/class adam --help       all flags of this scenario and method
   engram run split-mnist/class rehearsal+si --si.coef 100
                                                  two methods together
   engram run split-mnist/class rtf --samples pictures
                                                  and pictures of what its generator draws
-  engram run split-mnist/task mine --method-file mine.py
-                                                 a method of your own
+  engram run split-mnist/task mine --file mine.py
+                                                 a method (network, scenario, metric) of your own
   engram run split-mnist/task ewc --net cnn      the paper's CNN in place of the MLP
   engram run long-queue/task si --letters cyrillic-letters
                                                  78 tasks; another set of letters in the place of EMNIST's
@@ -68,15 +73,15 @@ class RunOptions(EngineOptions):
     """What a run is not defined by, or what all runs share."""
 
     seed: int | None = None
-    """Seed of the run; 0 where neither seed nor seeds is given."""
+    """Seed of the run; 0 if neither seed nor seeds is given."""
     seeds: int | None = None
-    """Run seeds 0 to this less one."""
+    """Number of runs: seeds 0, 1, 2, …"""
     threads: int = 1
     """Threads of a run; bits depend on it."""
     device: Literal["auto", "cpu", "cuda", "mps"] = "cpu"
-    """Where it is computed; auto takes the best there is."""
+    """Where it is computed; auto takes the best device there is."""
     protocol: Protocol = "own"
-    """own: lwf, dgr and rtf as their authors ran them, and si and online-ewc of the long queue with a new optimiser
+    """own: lwf, dgr and rtf as their authors ran them, and si and online-ewc on the long queue with a new optimiser
     for each task; common: as all other methods."""
     memory_budget: int | None = None
     """Bytes that the method may keep across a boundary: sizes a buffer, refuses a method that cannot fit."""
@@ -85,27 +90,29 @@ class RunOptions(EngineOptions):
     out: Path = Path("runs")
     """Folder for records and checkpoints; what is recorded there is not run again."""
     json: bool = False
-    """Print records as JSON, one a line."""
+    """Print records as JSON, one per line."""
     track: tuple[Literal["tensorboard", "mlflow", "wandb"], ...] = ()
     """Also write to these trackers, into the folder --out; nothing is sent anywhere. Needs the extra track."""
     samples: Path | None = None
     """Folder for pictures of what the method's generator draws after each task: KEY-task-N.png, 64 images."""
     dry_run: bool = False
     """Say what would be run and what it costs, and run nothing."""
-    # what decides on other flags is read before them, and stands here for the help
-    net: Literal["mlp", "cnn"] = "mlp"
-    """Network: an MLP, or the paper's CNN; each has flags of its own."""
+    # flags that decide which other flags there are: they are read first, and stand here for the help
+    net: str = "mlp"
+    """Network: `engram ls nets` lists them; each has flags of its own."""
     letters: str | None = None
-    """Of long-queue: the set in the place of EMNIST letters; cyrillic-letters can stand in."""
+    """For long-queue: the dataset in the place of EMNIST letters; cyrillic-letters can stand in."""
+    file: Path | None = None
+    """Python file with methods, networks, scenarios or metrics of your own; may be given several times."""
     method_file: Path | None = None
-    """Python file with a method of your own, which goes by the file's name; may be given several times."""
+    """The same as --file."""
 
 
 def run(arguments: list[str]) -> int:
     """The command."""
-    arguments = with_method_files(arguments)
+    arguments = with_files(arguments)
     if any(word == "--spec" or word.startswith("--spec=") for word in arguments):
-        return run_again(arguments)
+        return repeat_run(arguments)
     arguments, scenario_name, method_name = positionals(arguments)
     asks_help = bool({"-h", "--help"} & set(arguments))
     if asks_help and not method_name:
@@ -115,59 +122,48 @@ def run(arguments: list[str]) -> int:
         missing = (
             "SCENARIO and METHOD are missing" if not scenario_name else f"the method is missing: {scenario_name} …"
         )
-        raise WrongCallError(f"{missing}; choose a method from {', '.join(methods())}\n\n{USAGE}")
+        raise WrongCallError(f"{missing}; choose a method from {', '.join(METHODS)}\n\n{USAGE}")
     try:
         arguments, net, scenario_name = net_and_letters(arguments, scenario_name)
-        name = parse_name(scenario_name)
-        protocol = protocol_of(arguments)
-        with use_blank_images() if asks_help else nullcontext():
-            base = preset(scenario_name, method_name, protocol=protocol, net=net)
+        protocol, optimizer = protocol_of(arguments), chosen_optimizer(arguments)
+        with blank() if asks_help else nullcontext():
+            setting = default_or_refuse(scenario_name, method_name, protocol, net, optimizer)
+            base = spec_of_setting(setting)
     except ValueError as error:
         raise WrongCallError(str(error)) from error
-    flags = all_flags(base, scenario_name, method_name, protocol)
+    flags = all_flags(base, setting, protocol)
     about = "\n\n".join(member.__doc__ or "" for member in base.method.members())
-    options = parse_flags(flags, RunOptions, arguments, f"engram run {name} {method_name}", about)
+    prog = f"engram run {parse_name(scenario_name)} {method_name}"
+    options = parse_flags(flags, RunOptions, arguments, prog, about)
     try:
-        spec = spec_from(base, flags, options)
-        chosen_rate = any(word.partition("=")[0] == "--lr" for word in arguments)
-        if not chosen_rate and options.optimizer != base.training.optimizer:
-            own = rate(name, options.optimizer, source_of(name))
-            spec = replace(spec, training=replace(spec.training, lr=own.value))
-            flags = [replace(f, default=own.value, source=own.source) if f.name == "lr" else f for f in flags]
-        if options.memory_budget is not None and any(flag_of(word) == "capacity" for word in arguments):
+        if options.memory_budget is not None and any("capacity" in name for name in named_flags(arguments)):
             raise ValueError("give --capacity or --memory-budget, which sizes the buffer, not both")
-        spec = fitted(spec, options)
+        chosen = choose(setting, flags, options, arguments)
+        spec = apply_limits(spec_from(chosen, options), options)
         writable(options.out)
         seeds, engine = seeds_of(options), engine_of(options, spec.threads)
         tracking = Tracking(options.track, options.out)
         pictures = Pictures(options.samples, spec)
-        tried(replace(spec, seed=seeds[0]))
+        try_spec(replace(spec, seed=seeds[0]))
     except ValueError as error:
         raise WrongCallError(str(error)) from error
-    say_changes(name, method_name, protocol)
+    say_changes(setting, default_or_refuse(scenario_name, method_name, "common", net, optimizer))
     if options.dry_run:
         return dry_run(replace(spec, seed=seeds[0]), flags, options, seeds)
     specs = [replace(spec, seed=seed) for seed in seeds]
-    return run_all(specs, options.out, options.json, engine, pictures, tracking)
+    return run_specs(specs, options.out, options.json, engine, pictures, tracking)
 
 
-def flag_of(word: str) -> str:
-    """`capacity` of `--capacity=5` and `--rehearsal.capacity`."""
-    return word.partition("=")[0].rpartition(".")[2].removeprefix("--") if word.startswith("--") else ""
+def say_changes(own: Setting, common: Setting) -> None:
+    """Says if a method's own protocol changes the scenario."""
+    names = [name for name in own.defaults() if name.startswith("scenario.") and own.value(name) != common.value(name)]
+    if names:
+        changes = ", ".join(f"{name.partition('.')[2]} {own.value(name)}" for name in names)
+        source = own.sources[names[0]]
+        ERR.print(f"the default of {own.method} changes the scenario: {changes} ({source}); see --protocol")
 
 
-def say_changes(name: ScenarioName, method: str, protocol: Protocol) -> None:
-    """Where a method's own protocol changes the scenario."""
-    own, common = (settings(name, method, p)["scenario"] for p in (protocol, "common"))
-    changes = [
-        f"{field} {s.value}" for field, s in own.items() if field not in common or common[field].value != s.value
-    ]
-    if changes:
-        source = next(s.source for s in own.values() if s.source == COPIED_FROM)
-        ERR.print(f"the preset of {method} changes the scenario: {', '.join(changes)} ({source}); see --protocol")
-
-
-def run_again(arguments: list[str]) -> int:
+def repeat_run(arguments: list[str]) -> int:
     """`--spec FILE|KEY`: a spec or a record in a file, or the key of a record."""
 
     @dataclass(kw_only=True)
@@ -183,22 +179,22 @@ def run_again(arguments: list[str]) -> int:
         samples: Path | None = None
         """Folder for pictures of what the method's generator draws after each task."""
 
-    options = parse_arguments(Again, arguments, "engram run")
+    options = parse_options(Again, arguments, "engram run")
     try:
         engine = engine_of(options)
         spec = from_json(find_spec(options.spec, options.out))
         if options.engine == "local":
             resolve_device(spec.device)
         pictures = Pictures(options.samples, spec)
-        tried(spec)
+        try_spec(spec)
     except ValueError as error:
         raise WrongCallError(f"{options.spec}: {error}") from error
     if not Path(options.spec).is_file() and spec.key != options.spec:
         ERR.print(f"{options.spec} was made by other code than there is now: this run is {spec.key}")
-    return run_all([spec], options.out, options.json, engine, pictures)
+    return run_specs([spec], options.out, options.json, engine, pictures)
 
 
-def run_all(
+def run_specs(
     specs: list[Spec], out: Path, as_json: bool, engine: Engine, pictures: Pictures, tracking: Tracking | None = None
 ) -> int:
     """Runs the specs and says what came of them."""
@@ -206,11 +202,11 @@ def run_all(
     writable(out)
     first = specs[0]
     tasks = first.scenario.tasks(first.seed)
-    preset_label = label(first)
+    places = tables_with(first.setting)
     ERR.print(
-        f"[bold]{escape(first.scenario_name)}[/] with [bold]{first.method_name}[/]: {len(tasks)} tasks, "
-        f"kind {tasks.kind}; who forgets all but the last task scores {tasks.floor:.1f} %"
-        + (f"; in the tables as {escape(preset_label)}" if preset_label else "; not a published setting"),
+        f"[bold]{escape(first.scenario_name)}[/] with [bold]{escape(first.method_name)}[/]: {len(tasks)} tasks, "
+        f"kind {tasks.kind}; forgetting floor: {tasks.floor:.1f} %"
+        + (f"; fills {escape(', '.join(places))}" if places else "; not a published setting"),
     )
     for text in first.scenario.copies():
         ERR.print(text, markup=False)
@@ -219,7 +215,7 @@ def run_all(
     def each(_: Job, record: Record) -> str | None:
         tracking.finish(record)
         if not as_json:
-            return line(record, store)
+            return result_line(record, store)
         try:
             print(record.to_json(), flush=True)
         except BrokenPipeError:
@@ -232,35 +228,30 @@ def run_all(
         pictures.watch(event)
 
     with closing(engine):
-        jobs = [Job(spec, preset_label) for spec in specs]
+        jobs = [Job(spec) for spec in specs]
         done = [record for _, record in sweep(jobs, out, engine, each, watch=watch)]
     pictures.report(done)
     if not as_json:
-        summary(done, out)
+        print_summary(done, out)
     return 0 if all(record.status == "done" for record in done) else 1
 
 
-def line(record: Record, store: Store) -> str:
+def result_line(record: Record, store: Store) -> str:
+    """A run in one line: what it reached, what it cost, what it is called."""
     if record.status != "done":
         why = f": {escape(record.error.splitlines()[-1])}" if record.error else ""
-        return f"seed {record.seed}: [red]{record.status}[/] after {record.steps} steps{why}"
+        return f"seed {record.seed}: [red]{record.status}[/] after {count(record.steps, 'step')}{why}"
     forgotten = "" if record.forgetting is None else f", forgetting {record.forgetting:.2f}"
-    offline = intransigence(record, store)
+    intransigence = intransigence_of(record, store.finished().values())
     return (
         f"seed {record.seed}: average accuracy {record.average_accuracy:.2f}{forgotten}"
-        + ("" if offline is None else f", intransigence {offline:.2f}")
+        + ("" if intransigence is None else f", intransigence {intransigence:.2f}")
         + f"  ({record.steps} steps, {record.seconds:.1f} s, {record.key}"
         + (", recorded before)" if record.reused else ")")
     )
 
 
-def intransigence(record: Record, store: Store) -> float | None:
-    """Against the offline record of the same scenario, network and seed, where there is one."""
-    offline = offline_of(record, store.finished().values())
-    return metrics.intransigence(record.accuracy, offline.accuracy[0]) if offline else None
-
-
-def summary(done: list[Record], out: Path) -> None:
+def print_summary(done: list[Record], out: Path) -> None:
     """The table that people paste."""
     values = [record.average_accuracy for record in done if record.average_accuracy is not None]
     if not values:
@@ -275,4 +266,4 @@ def summary(done: list[Record], out: Path) -> None:
             mean, std = statistics.fmean(found), statistics.pstdev(found)
             table.add_row(metric.replace("_", " "), f"{mean:.2f}", f"{std:.2f}", str(len(found)))
     OUT.print(table)
-    ERR.print(f"records in {escape(str(out / 'records.jsonl'))}")
+    ERR.print(f"records in {escape(str(out / RECORDS))}")

@@ -11,9 +11,9 @@ from PIL import Image
 from rich.markup import escape
 
 from engram.cli.screen import ERR, writable
+from engram.core.registry import METHODS
 from engram.engines.driver import At
 from engram.learning.method import Method
-from engram.methods import methods
 from engram.runs.records import Record
 from engram.runs.spec import Spec
 
@@ -30,7 +30,7 @@ class Pictures:
         if folder:
             writable(folder)
             if not any(has_generator(type(member)) for member in spec.method.members()):
-                named = ", ".join(name for name, cls in methods().items() if has_generator(cls))
+                named = ", ".join(name for name, cls in METHODS.items() if has_generator(cls))
                 raise ValueError(f"samples: {spec.method_name} has no generator to draw them; those that have: {named}")
 
     def watch(self, event: At) -> None:

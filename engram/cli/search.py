@@ -14,22 +14,21 @@ from rich.markup import escape
 from rich.table import Table
 
 from engram.cli import StoppedError, WrongCallError
-from engram.cli.options import EngineOptions, parse
-from engram.cli.resolve import positive, tried, with_method_files
-from engram.cli.run import line
+from engram.cli.files import with_files
+from engram.cli.options import EngineOptions, parse_options
+from engram.cli.resolve import positive, try_spec
+from engram.cli.run import result_line
 from engram.cli.screen import ERR, OUT, writable
 from engram.cli.sweep import engine_of, sweep
 from engram.engines.driver import Job
 from engram.report.sensitivity import sensitivity
 from engram.report.style import checked, save
-from engram.runs import records
-from engram.runs.records import Record
-from engram.runs.spec import Spec
+from engram.runs.defaults import Protocol
+from engram.runs.records import Record, read_records
+from engram.runs.spec import Spec, default_spec
 from engram.runs.store import RECORDS, Store
 from engram.search.ledger import Tuned, tuned
 from engram.search.trials import HELD_OUT, TRIAL_SEED, SelectOn, axes, check_folder, run_search
-from engram.studies.hsu2018.cells import Protocol
-from engram.studies.hsu2018.presets import label, preset
 
 
 @dataclass(kw_only=True)
@@ -42,8 +41,8 @@ class SearchOptions(EngineOptions):
     methods: tyro.conf.Positional[tuple[str, ...]]
     """Methods to compare; `engram ls methods` names them."""
     trials: int = 12
-    """Trials a method: a grid over its declared ranges, or over the learning rate where it declares none."""
-    seeds: Annotated[int, tyro.conf.arg(help="Reported runs a method: seeds 0 to this less one.")] = 10
+    """Trials per method: a grid over its declared ranges, or over the learning rate if it declares none."""
+    seeds: Annotated[int, tyro.conf.arg(help="Reported runs per method: seeds 0, 1, 2, …")] = 10
     select_on: SelectOn = "holdout"
     """What trials are scored on: a tenth of the training images, or the test images, as the paper did."""
     protocol: Protocol = "own"
@@ -52,31 +51,33 @@ class SearchOptions(EngineOptions):
     out: Path = Path("runs/search")
     """Folder for the records; what is recorded there is not run again."""
     figure: Path | None = None
-    """File for the sensitivity plot (.png, .svg, .pdf or .html); sensitivity.png in the folder where none is given."""
+    """File for the sensitivity plot (.png, .svg, .pdf or .html); by default sensitivity.png in the folder."""
     json: bool = False
     """Print JSON: a list of methods."""
-    method_file: Path | None = None  # read before all others
-    """Python file with a method of your own, which goes by the file's name; may be given several times."""
+    file: Path | None = None  # read before all others
+    """Python file with methods of your own; may be given several times."""
+    method_file: Path | None = None
+    """The same as --file."""
 
 
 def search(arguments: list[str]) -> int:
     """The command."""
-    options = parse(SearchOptions, with_method_files(arguments), "engram search")
+    options = parse_options(SearchOptions, with_files(arguments), "engram search")
     figure = options.figure or options.out / "sensitivity.png"
     try:
         writable(figure.parent)
         checked(figure)
         bases = specs(options)
-        done = run_all(bases, options)
+        done = search_all(bases, options)
     except ValueError as error:
         raise WrongCallError(str(error)) from error
     names = [(base.scenario_name, base.method_name) for base in bases]
-    mine = [r for r in records.read(options.out / RECORDS) if (r.scenario, r.method) in names]
+    mine = [r for r in read_records(options.out / RECORDS) if (r.scenario, r.method) in names]
     found = sorted(tuned(mine), key=lambda one: names.index((one.scenario, one.method)))
     if options.json:
         print(json.dumps([one.to_json() for one in found]))
     else:
-        print_found(found)
+        print_tuned(found)
     try:
         save(sensitivity(mine), figure)
     except OSError as error:
@@ -98,14 +99,14 @@ def specs(options: SearchOptions) -> list[Spec]:
         raise ValueError(f"trials {options.trials} is out of range; give 2 or more")
     positive("seeds", options.seeds)
     writable(options.out)
-    bases = [preset(options.scenario, method, protocol=options.protocol) for method in options.methods]
+    bases = [default_spec(options.scenario, method, protocol=options.protocol) for method in options.methods]
     check_folder(options.out, bases, options.trials, options.select_on)
     for base in bases:
-        tried(replace(base, scenario=base.scenario.holdout(HELD_OUT), seed=TRIAL_SEED))
+        try_spec(replace(base, scenario=base.scenario.holdout(HELD_OUT), seed=TRIAL_SEED))
     return bases
 
 
-def run_all(bases: Sequence[Spec], options: SearchOptions) -> list[Record]:
+def search_all(bases: Sequence[Spec], options: SearchOptions) -> list[Record]:
     """Runs trials and winners, a line each."""
     store, engine = Store(options.out, lambda _: None), engine_of(options)
     on = f"{HELD_OUT:.0%} of the training images" if options.select_on == "holdout" else "the test images"
@@ -118,12 +119,11 @@ def run_all(bases: Sequence[Spec], options: SearchOptions) -> list[Record]:
         ERR.print(f"  {base.method_name}: {escape(over)}")
 
     def run(jobs: list[Job]) -> list[tuple[Job, Record]]:
-        named = [replace(job, preset=label(job.spec)) for job in jobs]
-        return sweep(named, options.out, engine, each)
+        return sweep(jobs, options.out, engine, each)
 
     def each(job: Job, record: Record) -> str:
         note = job.search or {}
-        return f"{note['stage']}  {record.method} {point(note['point'])}  {line(record, store)}"
+        return f"{note['stage']}  {record.method} {point_text(note['point'])}  {result_line(record, store)}"
 
     seeds = range(options.seeds)
     with closing(engine):
@@ -131,14 +131,14 @@ def run_all(bases: Sequence[Spec], options: SearchOptions) -> list[Record]:
         return [record for _, record in runs]
 
 
-def point(values: dict[str, object]) -> str:
+def point_text(values: dict[str, object]) -> str:
     """`coef 39.8`, `mixing balanced, lr 0.001`."""
     return ", ".join(
         f"{name} {value:g}" if isinstance(value, float) else f"{name} {value}" for name, value in values.items()
     )
 
 
-def print_found(found: Sequence[Tuned]) -> None:
+def print_tuned(found: Sequence[Tuned]) -> None:
     """What the search found, and its ledger."""
     on = "held-out images" if found[0].selected_on == "holdout" else "TEST images"
     results = Table(title=f"{escape(found[0].scenario)}: average accuracy over the grid, on {on}", title_justify="left")
@@ -151,7 +151,7 @@ def print_found(found: Sequence[Tuned]) -> None:
         final = "" if one.final is None else f"{one.final:.2f} ± {one.final_std:.2f}  n={one.n}"
         failed = f"  [red]{one.failed} not done[/]" if one.failed else ""
         grid_values = [f"{value:.2f}" if value is not None else "—" for value in (one.best, one.median, one.worst)]
-        results.add_row(one.method, *grid_values, point(one.point), final + failed)
+        results.add_row(one.method, *grid_values, point_text(one.point), final + failed)
         spent, last = one.trials, one.finals
         ledger.add_row(
             one.method, str(spent.runs), f"{spent.steps:,}", f"{spent.seconds:.1f}", str(spent.looks),
@@ -160,7 +160,7 @@ def print_found(found: Sequence[Tuned]) -> None:
     OUT.print(results)
     if any(one.unfinished for one in found):
         OUT.print("— not done: " + ", ".join(f"{one.method} {one.unfinished}" for one in found if one.unfinished))
-    ends = [f"{one.method} {point({name: one.point[name] for name in one.at_end})}" for one in found if one.at_end]
+    ends = [f"{one.method} {point_text({name: one.point[name] for name in one.at_end})}" for one in found if one.at_end]
     if ends:
         OUT.print(f"Best at an end of what was tried, so that a wider range might do better: {'; '.join(ends)}")
     OUT.print(ledger)

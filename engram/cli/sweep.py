@@ -17,9 +17,9 @@ from rich.text import Text
 from engram.cli import StoppedError, WrongCallError
 from engram.cli.options import EngineOptions
 from engram.cli.screen import ERR
+from engram.core.messages import duration
 from engram.engines.driver import At, Engine, EngineError, Job, run_jobs
 from engram.engines.local import Local
-from engram.report.layout import duration
 from engram.runs.records import Record, UnwritableError
 from engram.runs.store import RECORDS, Store
 

@@ -15,17 +15,19 @@ from rich.markup import escape
 from rich.table import Table
 
 from engram.cli import WrongCallError
-from engram.cli.options import parse
+from engram.cli.files import with_files
+from engram.cli.options import parse_options
 from engram.cli.screen import ERR, OUT
-from engram.report.layout import duration
-from engram.runs import records
-from engram.runs.records import Record
-from engram.studies.hsu2018.verify import Again, compared, shuffled
+from engram.core.messages import duration
+from engram.core.registry import METHODS
+from engram.runs.records import Record, read_records, record_files
+from engram.runs.setting import setting_of_record
+from engram.studies.verify import Again, shuffle_finished, verify_record
 
 if TYPE_CHECKING:
     from engram.runs.spec import Spec
 
-COLOURS = {"same bits": "green", "within spread": "green", "moved": "red", "failed": "red"}
+VERIFICATION_COLOURS = {"same bits": "green", "within spread": "green", "moved": "red", "failed": "red"}
 
 
 @dataclass
@@ -33,53 +35,62 @@ class VerifyOptions:
     """Runs recorded runs again, picked at random: same bits, within spread, or moved. Records nothing."""
 
     table: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="[TABLE]")] = ""
-    """Only records of this file in the folder, for example table2; else of all."""
+    """Only records of this table, for example table2 or hsu2018/table2; by default of all."""
     sample: int = 3
-    """How many."""
+    """Number of runs."""
     seed: int | None = None
-    """Picks the same ones again, as long as no records are added."""
+    """Picks the same runs again, as long as no records are added."""
     minutes: float | None = None
     """Only runs that took at most so long."""
     results: Path = Path("results")
     """Folder with the records."""
+    file: Path | None = None  # read before all others
+    """Python file that runs of your own need; may be given several times."""
     json: bool = False
     """Print JSON: a list of key, what, seed, recorded, again, band, verification."""
 
 
 def verify(arguments: list[str]) -> int:
     """The command. Status 1 where a run has moved or failed."""
-    options = parse(VerifyOptions, arguments, "engram verify")
+    options = parse_options(VerifyOptions, with_files(arguments), "engram verify")
     if options.sample < 1:
         raise WrongCallError(f"sample {options.sample} is out of range; give 1 or more")
     if options.minutes is not None and not options.minutes > 0:
         raise WrongCallError(f"minutes {options.minutes:g} is out of range; give more than 0")
-    files = {file.stem: file for file in sorted(options.results.glob("*.jsonl"))}
-    if options.table and options.table not in files:
-        choices = ", ".join(files) or "nothing: there are no records"
-        raise WrongCallError(f"{options.results} has no records of {options.table!r}; choose from {choices}")
-    read = [r for name, file in files.items() if options.table in ("", name) for r in records.read(file)]
+    read = read_records(*chosen_files(options))
     seed = random.randrange(10_000) if options.seed is None else options.seed
     limit = math.inf if options.minutes is None else 60 * options.minutes
     quick = [record for record in read if record.seconds <= limit]
-    done = shuffled(quick, seed)
+    done = shuffle_finished(quick, seed)
     if not done:
         within = "" if options.minutes is None else f" of {options.minutes:g} minutes or less"
         raise WrongCallError(f"{options.results} has no finished runs{within}")
     chosen = runnable(done, options.sample)
     took = sum(record.seconds for record, _ in chosen)
     ERR.print(f"{len(chosen)} of {len(done)} records, {duration(took)} when made; --seed {seed} picks the same again")
-    found = [run_again(record, spec, read, f"{i}/{len(chosen)}") for i, (record, spec) in enumerate(chosen, 1)]
+    found = [repeat(record, spec, read, f"{i}/{len(chosen)}") for i, (record, spec) in enumerate(chosen, 1)]
     if options.json:
         print(json.dumps([one.to_json() for one in found]))
     else:
-        print_found(found)
+        print_verified(found)
     return 1 if any(one.verification in ("moved", "failed") for one in found) else 0
+
+
+def chosen_files(options: VerifyOptions) -> list[Path]:
+    """The files of records that are meant: `table2` names results/hsu2018/table2.jsonl; nothing names all."""
+    files = record_files(options.results) if options.results.is_dir() else []
+    names = {file: str(file.relative_to(options.results).with_suffix("")) for file in files}
+    table = options.table
+    found = [file for file, name in names.items() if not table or name == table or name.rpartition("/")[2] == table]
+    if table and not found:
+        choices = ", ".join(names.values()) or "nothing: there are no records"
+        raise WrongCallError(f"{options.results} has no records of {table!r}; choose from {choices}")
+    return found
 
 
 def runnable(done: list[Record], sample: int) -> list[tuple[Record, Spec]]:
     """The first so many with what they were made of; passes over those whose images or methods cannot be had here."""
     from engram.data import DataError
-    from engram.methods import methods
     from engram.runs.spec import from_json
 
     found: list[tuple[Record, Spec]] = []
@@ -88,9 +99,9 @@ def runnable(done: list[Record], sample: int) -> list[tuple[Record, Spec]]:
         sets = tuple(record.spec.get("scenario", {}).get("images", ()))
         if len(found) == sample:
             break
-        own = tuple(name for name in record.method.split("+") if name not in methods())
+        own = tuple(name for name in record.method.split("+") if name not in METHODS)
         if own and own not in lacking:
-            lacking[own] = f"{', '.join(own)}: no method of engram's; a method file is not read again"
+            lacking[own] = f"{', '.join(own)}: not a method of engram; give its file: --file"
             ERR.print(f"passed over, runs of {escape(lacking[own])}")
         if own or sets in lacking:
             continue
@@ -106,27 +117,28 @@ def runnable(done: list[Record], sample: int) -> list[tuple[Record, Spec]]:
     return found
 
 
-def run_again(record: Record, spec: Spec, all_records: list[Record], count: str) -> Again:
+def repeat(record: Record, spec: Spec, all_records: list[Record], count: str) -> Again:
     """Runs a record's spec here and now, and looks at what came of it."""
     from engram.runs.run import run_spec
 
     machine = record.environment.get("cpu", "an unknown processor")
-    ERR.print(f"{count}  {escape(record.preset or record.key)} seed {record.seed}: {record.seconds:.0f} s on {machine}")
+    what = escape(setting_of_record(record).described())
+    ERR.print(f"{count}  {what} seed {record.seed}: {record.seconds:.0f} s on {machine}")
     try:
         again = run_spec(spec)
     except Exception as error:  # whatever broke the run: that it broke is the finding
         ERR.print(f"{count}  [red]{escape(f'{type(error).__name__}: {error}')}[/]")
         again = Record(record.key, record.scenario, record.method, record.seed, record.spec, "failed")
-    return compared(record, again, all_records)
+    return verify_record(record, again, all_records)
 
 
-def print_found(found: list[Again]) -> None:
+def print_verified(found: list[Again]) -> None:
     table = Table()
     for column in ("key", "run", "seed", "recorded", "again", "may differ by", ""):
         table.add_column(column, justify="left" if column in ("key", "run", "") else "right")
     for one in found:
         again = "–" if one.again is None else f"{one.again:.4f}"
-        word = f"[{COLOURS[one.verification]}]{one.verification}[/]"
+        word = f"[{VERIFICATION_COLOURS[one.verification]}]{one.verification}[/]"
         table.add_row(
             one.key, escape(one.what), str(one.seed), f"{one.recorded:.4f}", again, f"{one.band:.2f}", word
         )  # fmt: skip

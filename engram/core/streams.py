@@ -30,7 +30,7 @@ def seed_global_generators(value: int, device: torch.device | None = None) -> No
         with torch.cuda.device(device):
             torch.cuda.manual_seed(value)
     random.seed(value)
-    np.random.seed(value % (1 << 32))  # noqa: NPY002: users' code draws from it
+    np.random.seed(value % (1 << 32))  # noqa: NPY002  (users' code draws from it)
 
 
 @contextmanager

@@ -14,7 +14,11 @@ from engram.scenarios.task import Tasks
 
 
 def fit_budget(
-    method: Method, budget: int, net: nn.Module, tasks: Tasks, name_of: Callable[[Any], str] = lambda m: type(m).__name__
+    method: Method,
+    budget: int,
+    net: nn.Module,
+    tasks: Tasks,
+    name_of: Callable[[Any], str] = lambda m: type(m).__name__,
 ) -> Method:
     """The method with its buffers sized so that it keeps at most so many bytes at a boundary."""
     pixels = math.prod(tasks.shape)

@@ -48,7 +48,7 @@ def check_needs(method: Method, kind: str, evaluation: Evaluation) -> None:
 
 def check_network(learner: Learner, evaluation: Evaluation) -> None:
     """Refuses a network that cannot do without task identity if nobody gives it."""
-    t = parameter_of_task(type(learner.net))
+    t = parameter_of_task(learner.net)
     if learner.tasks.kind == "task" or evaluation.give_task_identity or t is None:
         return
     if t.default is t.empty:
@@ -93,9 +93,7 @@ def check_scores(scores: Tensor, images: int, outputs: int, method: Method) -> N
         raise ValueError(f"scores of {type(method).__name__} are {shape}; give one per output: ({images}, {outputs})")
 
 
-def accuracy(
-    learner: Learner, task: Task, evaluation: Evaluation | None = None, method: Method | None = None
-) -> float:
+def accuracy(learner: Learner, task: Task, evaluation: Evaluation | None = None, method: Method | None = None) -> float:
     """Percent of a task's test images that are predicted right."""
     right, n = count_correct(learner, task, evaluation, method)
     return 100 * right / n

@@ -148,7 +148,11 @@ def is_plain_convolution(layer: nn.Module) -> bool:
 
 
 def by_layer(
-    net: nn.Module, layers: list[nn.Module], called_with: tuple[Tensor, ...], delta: Delta, of: Callable[[Tensor], Tensor]
+    net: nn.Module,
+    layers: list[nn.Module],
+    called_with: tuple[Tensor, ...],
+    delta: Delta,
+    of: Callable[[Tensor], Tensor],
 ) -> Params:
     """Closed forms from each layer's input and the loss's gradient at its output."""
     inputs: dict[nn.Module, Tensor] = {}
@@ -195,9 +199,7 @@ def of_convolution(layer: nn.Conv2d, a: Tensor, g: Tensor, of: Callable[[Tensor]
     return total.view_as(layer.weight)
 
 
-def by_function(
-    net: nn.Module, inputs: tuple[Tensor, ...], delta: Delta, of: Callable[[Tensor], Tensor]
-) -> Params:
+def by_function(net: nn.Module, inputs: tuple[Tensor, ...], delta: Delta, of: Callable[[Tensor], Tensor]) -> Params:
     """Per-sample gradients of any network by torch.func."""
     params = {name: p.detach() for name, p in net.named_parameters() if p.requires_grad}
     rest = dict(net.named_buffers())

@@ -31,11 +31,17 @@ NEAR = 0.85
 """Likeness from which on a name is taken for a misspelt hook."""
 
 
-@cache
 def check_class(cls: type, base: type) -> None:
     """Refuses a subclass of `base` (Method) that would not do what its author thinks, and says what to change."""
+    check_class_once(cls, base)
+
+
+@cache
+def check_class_once(cls: type, base: type) -> None:
     check_declarations(cls)
-    hooks = {name: value for name, value in vars(base).items() if inspect.isfunction(value) and name[0] != "_"}
+    hooks: dict[str, Callable[..., Any]] = {
+        name: value for name, value in vars(base).items() if inspect.isfunction(value) and name[0] != "_"
+    }
     for owner, name, function in public_functions(cls, base):
         if name in hooks:
             check_signature(owner, name, function, hooks[name])
@@ -52,7 +58,7 @@ def check_declarations(cls: type) -> None:
             f'{cls.__name__}.turn has another name since version 0.2: write gradient_stage = "read" for turn 0, '
             '"add" for 1, "project" for 2'
         )
-    for f in fields(cls):  # type: ignore[arg-type]  # any Method is a dataclass
+    for f in fields(cls):
         if f.name in DECLARATIONS:
             raise TypeError(
                 f"{cls.__name__}.{f.name} has an annotation and would become a hyper-parameter with a flag; "

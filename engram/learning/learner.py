@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
@@ -97,10 +97,15 @@ def in_eval_mode(net: nn.Module) -> Iterator[None]:
             module.training = training
 
 
-@cache
-def parameter_of_task(cls: type[nn.Module]) -> inspect.Parameter | None:
+def parameter_of_task(net: nn.Module) -> inspect.Parameter | None:
     """The argument `t` of a network's forward, if it has one: the task of each sample."""
-    return inspect.signature(cls.forward).parameters.get("t")
+    cls: type = type(net)
+    return parameters_of(cls).get("t")
+
+
+@cache
+def parameters_of(cls: type) -> Mapping[str, inspect.Parameter]:
+    return inspect.signature(cls.forward).parameters  # type: ignore[attr-defined]
 
 
 class Learner:
@@ -152,7 +157,7 @@ class Learner:
 
     def inputs(self, x: Tensor, t: Tensor | None) -> tuple[Tensor, ...]:
         """What the network is called with: x, and t if its `forward` takes an argument of that name."""
-        wanted = parameter_of_task(type(self.net))
+        wanted = parameter_of_task(self.net)
         if wanted is None or (t is None and wanted.default is not inspect.Parameter.empty):
             return (x,)
         if t is None:
@@ -246,11 +251,15 @@ class Learner:
 
     def gradients(self, batch: Batch) -> Params:
         """Of the plain loss, leaving p.grad alone."""
+        return self.loss_and_gradients(batch)[1]
+
+    def loss_and_gradients(self, batch: Batch) -> tuple[Tensor, Params]:
+        """The plain loss and its gradients, leaving p.grad alone."""
         if fast.has_closed_form(self.net):
-            return fast.loss_and_gradients(self, self.net, batch)[1]
+            return fast.loss_and_gradients(self, self.net, batch)
         with torch.enable_grad():
             loss = self.loss(batch)
-        return self._gradients_of(loss)
+        return loss.detach(), self._gradients_of(loss)
 
     def gradients_from(self, x: Tensor, delta: Callable[[Tensor], Tensor], t: Tensor | None = None) -> Params:
         """Of any function of the outputs, given its gradient at the logits."""

@@ -23,8 +23,8 @@ GradientStage = Literal["read", "add", "project"]
 class Method:
     """Plain training. A method overrides what it does differently; its fields are its hyper-parameters.
 
-    State is declared: what later tasks need in `kept`, what is rebuilt in each task in `working`. Attributes whose names
-    begin with an underscore are scratch. Both of the latter are deleted at every boundary.
+    State is declared: what later tasks need in `kept`, what is rebuilt in each task in `working`. Attributes whose
+    names begin with an underscore are scratch. Scratch and `working` are deleted at every boundary.
     """
 
     kept: ClassVar[tuple[str, ...]] = ()

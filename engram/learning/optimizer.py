@@ -31,7 +31,7 @@ class Optimizer:
         self, params: Sequence[Tensor], name: str, lr: float, momentum: float = 0.0, weight_decay: float = 0.0
     ) -> None:
         self.params = list(params)
-        cls = optimizer_class(name)
+        cls: Any = optimizer_class(name)
         options: dict[str, Any] = {"lr": lr, **accepted_options(name, momentum, weight_decay)}
         if "fused" in inspect.signature(cls).parameters and self.params[0].device.type == "cpu":
             options["fused"] = True
@@ -75,7 +75,7 @@ class Optimizer:
 
 
 @cache
-def without_compiler(cls: type[torch.optim.Optimizer]) -> type[torch.optim.Optimizer]:
+def without_compiler(cls: Any) -> type[torch.optim.Optimizer]:
     """The same optimiser, as a class of its own, without the decorators that import torch's compiler.
 
     That import takes as long as torch's own, in every process that computes. The decorators mark methods as not to be

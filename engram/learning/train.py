@@ -21,7 +21,7 @@ from engram.learning.hooks import check_class
 from engram.learning.learner import Learner, Training, batches
 from engram.learning.memory import check_memory, memory
 from engram.learning.method import Method
-from engram.learning.state import check_state, drop_scratch, field_values, kept_state, restore_kept_state
+from engram.learning.state import StateGuard, kept_state, restore_kept_state
 from engram.nets.net import Net
 from engram.scenarios.task import Batch, Task, Tasks
 
@@ -110,11 +110,10 @@ def train(
     """
     evaluation, device = evaluation or Evaluation(), torch.device(device)
     check_method(method, tasks.kind, evaluation)
-    given = field_values(method)
+    state = StateGuard(method)
     with tasks.guarded(), own_global_generators(device):
         learner = new_learner(tasks, method, net, training, seed, device)
-        check_state(method, given)
-        drop_scratch(method)
+        state.after_start()
         check_network(learner, evaluation)
         outcome = Outcome(network=network_facts(learner) if learner.network_replaced else {})
         first_task = first_epoch = 0
@@ -155,7 +154,7 @@ def train(
             except DivergedError:
                 outcome.status = "diverged"
                 break
-            check_state(method, given)
+            state.check()
             check_memory(method, learner, memory_budget)
             counts = [count_correct(learner, past, evaluation, method) for past in tasks[: task.index + 1]]
             outcome.accuracy.append([100 * right / n for right, n in counts])
@@ -163,7 +162,7 @@ def train(
             where = Progress(number + 1, len(curriculum), learner.steps, total, outcome.losses[-1])
             watch(replace(where, accuracy=outcome.accuracy[-1], samples=samples(learner, method)))
             outcome.memory = memory(method)
-            drop_scratch(method)
+            state.at_boundary()
             checkpoint(number + 1)
     outcome.steps, outcome.seconds = learner.steps, time.perf_counter() - clock
     return outcome

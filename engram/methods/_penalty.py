@@ -19,8 +19,8 @@ from engram.scenarios.task import Batch, Task, Tasks
 class QuadraticPenalty(Method):
     """Holds every parameter (weights, biases, all heads) near where past tasks left it.
 
-    There is no factor ½. The gradient, 2 · coef · importance · (θ − centre), is added in closed form. Nothing is held in
-    the first task, whose importances are 0. A subclass says what matters: `importance`.
+    There is no factor ½. The gradient, 2 · coef · importance · (θ − centre), is added in closed form. Nothing is held
+    in the first task, whose importances are 0. A subclass says what matters: `importance`.
     """
 
     coef: Annotated[float, Log(1e-3, 1e4)] = 1.0

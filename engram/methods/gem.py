@@ -103,7 +103,7 @@ class GEM(Rehearsal):
 
 
 def past_gradients(learner: Learner, memory: Batch, sizes: list[int], out: Tensor) -> None:
-    """The gradient of each slot's mean loss, a row each; in closed form from one pass over the memory if there is one."""
+    """The gradient of each slot's mean loss, a row each; in closed form, for all slots at once, if there is one."""
     ends = np.cumsum(sizes).tolist()
     if not fast.has_closed_form(learner.net):
         for row, (n, end) in enumerate(zip(sizes, ends, strict=True)):

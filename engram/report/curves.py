@@ -1,4 +1,4 @@
-"""Curves: accuracy from task to task, and within tasks, where the stability gap shows."""
+"""Curves: accuracy from task to task, and within tasks, which shows the stability gap."""
 
 from __future__ import annotations
 
@@ -9,23 +9,25 @@ from dataclasses import dataclass
 import numpy as np
 from matplotlib.figure import Figure
 
-from engram.report.selection import chosen
-from engram.report.style import GREY, legend_beside, look, panels, styled
+from engram.report.selection import select_runs
+from engram.report.style import GREY, FigureRecipe, legend_beside, look, panels, styled
 from engram.runs.records import Record
 
 
 @dataclass
-class Curves:
-    """Average accuracy over the tasks seen so far, mean and population deviation over seeds.
+class Curves(FigureRecipe):
+    """Average accuracy against tasks, mean and standard deviation over seeds; --within: the stability gap.
 
-    With `within`, accuracy on the first and on the current task inside every task instead: the fall after a boundary
-    that is made good later is the stability gap (De Lange et al., 2023). It needs runs with `--evaluate-every`.
+    With `within`, accuracy on the first and on the current task inside every task instead: a fall after a boundary
+    that is recovered later is the stability gap (De Lange et al., 2023). It needs runs with `--evaluate-every`.
     """
+
+    name = "curves"
 
     scenario: str = "split-mnist/class"
     """Scenario of the records."""
     methods: tuple[str, ...] = ()
-    """Methods, in this order; all that have records where none is named."""
+    """Methods, in this order; all that have records if none is named."""
     seeds: tuple[int, ...] = ()
     """Only these seeds."""
     within: bool = False
@@ -34,11 +36,11 @@ class Curves:
     @styled()
     def draw(self, records: Sequence[Record]) -> Figure:
         if self.within:
-            looked = [r for r in records if r.curve and len(r.accuracy) > 1]  # offline has nothing inside
-            if not looked:
-                raise ValueError("no record has a curve within tasks; make some by engram run … --evaluate-every 10")
-            return draw_within(chosen(looked, self.scenario, self.methods, self.seeds), self.scenario)
-        return draw_between(chosen(records, self.scenario, self.methods, self.seeds), self.scenario)
+            measured = [r for r in records if r.curve and len(r.accuracy) > 1]  # offline has nothing inside
+            if not measured:
+                raise ValueError("no record has a curve within tasks; make some with engram run … --evaluate-every 10")
+            return draw_within(select_runs(measured, self.scenario, self.methods, self.seeds), self.scenario)
+        return draw_between(select_runs(records, self.scenario, self.methods, self.seeds), self.scenario)
 
 
 def draw_between(runs: dict[str, list[Record]], scenario: str) -> Figure:
@@ -75,13 +77,13 @@ def draw_within(runs: dict[str, list[Record]], scenario: str) -> Figure:
     for method, found in runs.items():
         if len({tuple((at["task"], at["step"]) for at in record.curve) for record in found}) > 1:
             raise ValueError(
-                f"runs of {method} in {scenario} were looked at after different steps; choose one by --seeds"
+                f"runs of {method} in {scenario} were evaluated after different steps; choose one by --seeds"
             )
         style = look(method)
-        label = f"{style.label} (gap {statistics.fmean(gap(record) for record in found):.1f})"
+        label = f"{style.label} (gap {statistics.fmean(stability_gap(record) for record in found):.1f})"
         for ax, which in zip(axes, ("first", "current"), strict=True):
             values = np.mean([[at[which] for at in record.curve] for record in found], axis=0)
-            ax.plot(places(found[0]), values, color=style.color, linestyle=style.dash, linewidth=1.2, label=label)
+            ax.plot(tasks_learned(found[0]), values, color=style.color, linestyle=style.dash, linewidth=1.2, label=label)
     tasks = int(max(at["task"] for record in next(iter(runs.values())) for at in record.curve))
     for ax, title in zip(axes, ("on the first task", "on the task being learned"), strict=True):
         ax.set_title(title, loc="left")
@@ -98,19 +100,19 @@ def draw_within(runs: dict[str, list[Record]], scenario: str) -> Figure:
     return fig
 
 
-def places(record: Record) -> list[float]:
-    """Each look inside a task as tasks learned: methods that take more steps a task share the boundaries."""
+def tasks_learned(record: Record) -> list[float]:
+    """Each evaluation inside a task as tasks learned: methods with other numbers of steps share the boundaries."""
     last: dict[float, float] = {}
     for at in record.curve:
         last[at["task"]] = at["step"]
-    begins = dict(zip(last, (0.0, *last.values()), strict=False))  # where the task before was looked at last
+    begins = dict(zip(last, (0.0, *last.values()), strict=False))  # the last evaluation of the task before
     return [
         at["task"] - 1 + (at["step"] - begins[at["task"]]) / (last[at["task"]] - begins[at["task"]])
         for at in record.curve
     ]
 
 
-def gap(record: Record) -> float:
+def stability_gap(record: Record) -> float:
     """The stability gap of the first task: how far it falls inside a later task below both its ends, on average."""
     falls = []
     for task in range(2, len(record.accuracy) + 1):

@@ -23,7 +23,7 @@ POINTS_PER_INCH = 72
 """Of an SVG by matplotlib."""
 
 
-def page(fig: Figure) -> str:
+def interactive_page(fig: Figure) -> str:
     """The figure with its values: nothing is loaded from anywhere."""
     fig.draw_without_rendering()  # places everything, legends included
     names = name_curves(fig)
@@ -53,7 +53,7 @@ def name_curves(fig: Figure) -> dict[str, list[str]]:
     legends = [*fig.legends, *(legend for ax in fig.axes if isinstance(legend := ax.get_legend(), Legend))]
     labels = {text.get_text() for legend in legends for text in legend.get_texts()}
     for ax in fig.axes:
-        for label, artist in labelled(ax):
+        for label, artist in artists_with_labels(ax):
             if label in labels:
                 name(label, artist)
     for legend in legends:
@@ -64,7 +64,7 @@ def name_curves(fig: Figure) -> dict[str, list[str]]:
     return names
 
 
-def labelled(ax: Axes) -> Iterator[tuple[str, Artist]]:
+def artists_with_labels(ax: Axes) -> Iterator[tuple[str, Artist]]:
     """Everything drawn under a label: a curve, the parts of an error bar, the bars of a series."""
     for container in ax.containers:
         for child in container.get_children():
@@ -87,11 +87,11 @@ def points(fig: Figure, ax: Axes) -> Iterator[dict[str, Any]]:
     # panels that share an axis write its names once
     rows = [other.yaxis for other in (ax, *ax.get_shared_y_axes().get_siblings(ax))]
     columns = [other.xaxis for other in (ax, *ax.get_shared_x_axes().get_siblings(ax))]
-    for label, line in labelled_lines(ax):
+    for label, line in lines_with_labels(ax):
         if line.get_transform() == ax.transData:  # else a line across the panel: no values of its own
             for x, y in zip(np.asarray(line.get_xdata(), float), np.asarray(line.get_ydata(), float), strict=True):
                 if np.isfinite(x) and np.isfinite(y):
-                    at, value = (named(rows, y), x) if names_rows(ax) else (named(columns, x), y)
+                    at, value = (place_name(rows, y), x) if names_rows(ax) else (place_name(columns, x), y)
                     yield point(label, x, y, at, f"{value:.2f}")
     for container in ax.containers:
         if isinstance(container, BarContainer):
@@ -100,10 +100,10 @@ def points(fig: Figure, ax: Axes) -> Iterator[dict[str, Any]]:
                 x, y = bar.get_x() + bar.get_width(), bar.get_y() + bar.get_height()  # the end of the bar
                 if container.orientation == "horizontal":
                     y -= bar.get_height() / 2
-                    yield point(label, x, y, named(rows, y), f"{bar.get_width():.2f}")
+                    yield point(label, x, y, place_name(rows, y), f"{bar.get_width():.2f}")
                 else:
                     x -= bar.get_width() / 2
-                    yield point(label, x, y, named(columns, x), f"{bar.get_height():.2f}")
+                    yield point(label, x, y, place_name(columns, x), f"{bar.get_height():.2f}")
     for image in ax.images:
         if isinstance(image, AxesImage) and (cells := image.get_array()) is not None and cells.ndim == 2:
             for (i, j), value in np.ndenumerate(np.ma.filled(cells.astype(float), np.nan)):
@@ -111,7 +111,7 @@ def points(fig: Figure, ax: Axes) -> Iterator[dict[str, Any]]:
                     yield point("", j, i, f"row {i + 1}, column {j + 1}", f"{value:.2f}")
 
 
-def labelled_lines(ax: Axes) -> Iterator[tuple[str, Line2D]]:
+def lines_with_labels(ax: Axes) -> Iterator[tuple[str, Line2D]]:
     """The curves of a panel, those with error bars included."""
     for line in ax.lines:
         owner = next((c for c in ax.containers if isinstance(c, ErrorbarContainer) and line is c.lines[0]), line)
@@ -126,17 +126,17 @@ def names_rows(ax: Axes) -> bool:
     return any(bar.orientation == "horizontal" for bar in bars)
 
 
-def named(axes: Sequence[Axis], place: float) -> str:
-    """A place on an axis, or on those that share it: the name of its tick where ticks have names, else its number."""
+def place_name(axes: Sequence[Axis], place: float) -> str:
+    """A place on an axis, or on those that share it: the name of its tick if ticks have names, else its number."""
     for axis in axes:
         ticks = dict(zip(axis.get_ticklocs().tolist(), (t.get_text() for t in axis.get_ticklabels()), strict=False))
         near = min(ticks, key=lambda tick: abs(tick - place), default=None)
-        if near is not None and ticks[near] and not is_number(ticks[near]) and abs(near - place) <= 0.5:
+        if near is not None and ticks[near] and not reads_as_number(ticks[near]) and abs(near - place) <= 0.5:
             return str(ticks[near])
     return f"{place:g}"
 
 
-def is_number(text: str) -> bool:
+def reads_as_number(text: str) -> bool:
     try:
         float(text.replace("−", "-").replace(",", ""))
     except ValueError:

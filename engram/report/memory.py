@@ -1,4 +1,4 @@
-"""Accuracy against what is kept: the paper's second point as one picture."""
+"""Accuracy against the memory that methods keep."""
 
 from __future__ import annotations
 
@@ -10,16 +10,19 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter
 
 from engram.report.selection import finished, in_order
-from engram.report.style import legend_beside, look, panels, styled
-from engram.runs.records import Record, setting_of
+from engram.report.style import FigureRecipe, legend_beside, look, panels, styled
+from engram.runs.records import Record
+from engram.runs.setting import group_by_setting
 
 
 @dataclass
-class Memory:
+class Memory(FigureRecipe):
     """Average accuracy against the bytes that a method keeps across a boundary, beyond network and optimiser.
 
-    Every setting of a method is a point, with its population deviation over seeds; the sizes of a buffer are joined.
+    Every setting of a method is a point with its standard deviation over seeds; the sizes of a buffer are joined.
     """
+
+    name = "memory"
 
     scenario: str = "split-mnist/class"
     """Scenario of the records."""
@@ -28,7 +31,7 @@ class Memory:
 
     @styled()
     def draw(self, records: Sequence[Record]) -> Figure:
-        points = settings(finished(records, self.scenario))
+        points = points_by_method(finished(records, self.scenario))
         for method in self.methods:
             if method not in points:
                 raise ValueError(f"no finished records of {method}; there are: {', '.join(sorted(points))}")
@@ -63,16 +66,12 @@ class Memory:
         return fig
 
 
-def settings(records: Sequence[Record]) -> dict[str, list[tuple[int, list[float]]]]:
-    """Method → (bytes kept, accuracies of its seeds) for each of its settings."""
-    groups: dict[tuple[str, str], dict[int, Record]] = {}
-    for record in records:
-        groups.setdefault((record.method, setting_of(record, "evaluation")), {})[record.seed] = record
+def points_by_method(records: Sequence[Record]) -> dict[str, list[tuple[int, list[float]]]]:
+    """method → (bytes kept, accuracies of its seeds) for each of its settings."""
     found: dict[str, list[tuple[int, list[float]]]] = {}
-    for (method, _), runs in groups.items():
-        values = [r.average_accuracy for r in runs.values() if r.average_accuracy is not None]
-        kept = max(sum(r.memory.get("kept", {}).values()) for r in runs.values())
-        found.setdefault(method, []).append((kept, values))
+    for setting, runs in group_by_setting(records).items():
+        kept = max(sum(r.memory.get("kept", {}).values()) for r in runs.records)
+        found.setdefault(setting.method, []).append((kept, list(runs.accuracies.values())))
     return found
 
 

@@ -14,14 +14,14 @@ from matplotlib.figure import Figure, SubFigure
 from matplotlib.patches import Rectangle
 from numpy.typing import NDArray
 
-from engram.report.style import BLACK, BROWN, GREY, PALETTE, styled
+from engram.report.style import BLACK, BROWN, GREY, PALETTE, FigureRecipe, styled
 from engram.runs.records import Record
 from engram.scenarios.create import scenario
 from engram.scenarios.names import parse_name
 from engram.scenarios.task import Data, Task, Tasks
-from engram.studies.hsu2018.long_queue import REMARKS
+from engram.studies.hsu2018.queue import STAND_INS
 
-NAMES = {
+KIND_TITLES = {
     "task": "Incremental task learning",
     "domain": "Incremental domain learning",
     "class": "Incremental class learning",
@@ -29,10 +29,10 @@ NAMES = {
     "iid": "Non-incremental learning",
 }
 MOST_SAMPLES = 30
-"""Images of a task that a picture is made of; each is drawn by itself."""
+"""Images per task that a figure can show."""
 MANY_HEADS = 20
-"""Heads, beyond which boxes around each would be all that is seen."""
-HEADS = {
+"""Beyond this number of heads, boxes around each would hide everything else."""
+HEAD_TITLES = {
     "task": "a head for each task; t chooses it",
     "domain": "one head, shared by all tasks",
     "class": "one head that grows with the classes",
@@ -42,67 +42,73 @@ HEADS = {
 
 
 @dataclass
-class ScenarioFigure:
-    """Samples (x, y, t) of each task, the heads, and P(Y) over the outputs, for any scenario."""
+class ScenarioFigure(FigureRecipe):
+    """Any scenario: samples (x, y, t) of each task, the heads, and P(Y) over the outputs."""
+
+    name = "scenario"
 
     scenario: tyro.conf.Positional[str] = "split-mnist/class"
     """The scenario: split-cifar10/task, say."""
     tasks: int = 5
     """Tasks to show at most: the first ones and the last."""
     samples: int = 4
-    """Images of a task."""
+    """Images per task."""
     seed: int = 0
-    """Deals class orders, permutations and samples."""
+    """Draws class orders, permutations and samples."""
 
     def draw(self, records: Sequence[Record]) -> Figure:
-        fig = kinds([self.scenario], self.tasks, self.samples, self.seed)
-        said = [REMARKS[name] for name in [self.scenario] if name in REMARKS]
-        fig.suptitle("\n".join([self.scenario, *said]), fontsize=8.5, color=GREY)
+        fig = draw_kinds([self.scenario], self.tasks, self.samples, self.seed)
+        remarks = [STAND_INS[name] for name in [self.scenario] if name in STAND_INS]
+        fig.suptitle("\n".join([self.scenario, *remarks]), fontsize=8.5, color=GREY)
         return fig
 
 
 @dataclass
-class Figure1:
-    """The paper's Figure 1: task, domain and class learning made from Split MNIST."""
+class Figure1(FigureRecipe):
+    """Figure 1 of Hsu et al.: task, domain and class learning made from Split MNIST."""
+
+    name = "figure1"
 
     def draw(self, records: Sequence[Record]) -> Figure:
-        return kinds([f"split-mnist/{kind}" for kind in ("task", "domain", "class")], tasks=5, samples=2)
+        return draw_kinds([f"split-mnist/{kind}" for kind in ("task", "domain", "class")], tasks=5, samples=2)
 
 
 @dataclass
-class Figure2:
-    """The paper's Figure 2: task, domain and class learning made from Permuted MNIST."""
+class Figure2(FigureRecipe):
+    """Figure 2 of Hsu et al.: task, domain and class learning made from Permuted MNIST."""
+
+    name = "figure2"
 
     def draw(self, records: Sequence[Record]) -> Figure:
-        return kinds([f"permuted-mnist/{kind}" for kind in ("task", "domain", "class")], tasks=4, samples=2)
+        return draw_kinds([f"permuted-mnist/{kind}" for kind in ("task", "domain", "class")], tasks=4, samples=2)
 
 
 @styled()
-def kinds(names: Sequence[str], tasks: int, samples: int, seed: int = 0) -> Figure:
+def draw_kinds(names: Sequence[str], tasks: int, samples: int, seed: int = 0) -> Figure:
     """Scenarios side by side, a row for every task that is shown."""
     if not (tasks >= 1 and 1 <= samples <= MOST_SAMPLES):
         raise ValueError(f"tasks {tasks}, samples {samples}: give 1 or more of each, {MOST_SAMPLES} samples at most")
     found = [scenario(name).tasks(seed) for name in names]
-    rows = shown(len(found[0]), tasks)
+    rows = first_and_last(len(found[0]), tasks)
     width = 0.62 * samples + 2.6
     fig = Figure(figsize=(width * len(names), 0.75 + 0.92 * len(rows)), layout="constrained")
     fig.set_label(f"Samples, heads and label distributions of {', '.join(names)}")
     parts = fig.subfigures(1, len(names), squeeze=False, wspace=0.05).flat
-    for part, name, dealt in zip(parts, names, found, strict=True):
-        draw_kind(part, name, dealt, rows, samples)
+    for part, name, drawn in zip(parts, names, found, strict=True):
+        draw_kind(part, name, drawn, rows, samples)
     return fig
 
 
-def shown(tasks: int, most: int) -> list[int]:
+def first_and_last(tasks: int, most: int) -> list[int]:
     """The first tasks and the last."""
     return list(range(tasks)) if tasks <= most else [*range(most - 1), tasks - 1]
 
 
 def draw_kind(part: SubFigure, name: str, tasks: Tasks, rows: list[int], samples: int) -> None:
     kind = parse_name(name).kind
-    part.suptitle(f"{NAMES[kind]}\n{HEADS[kind]}", fontsize=9.5)
+    part.suptitle(f"{KIND_TITLES[kind]}\n{HEAD_TITLES[kind]}", fontsize=9.5)
     axes = part.subplots(len(rows), samples + 1, squeeze=False, width_ratios=[1] * samples + [3.2])
-    between = ", " if tasks.outputs <= 10 and rows[-1] < 9 else "\n"  # where one line would run into the next sample's
+    between = ", " if tasks.outputs <= 10 and rows[-1] < 9 else "\n"  # one line would run into the next sample's
     for row, (at, index) in zip(axes, enumerate(rows), strict=True):
         for ax, (image, y) in zip(row[:-1], draw_samples(tasks, tasks[index], samples), strict=False):
             ax.imshow(image, cmap="gray", vmin=0, vmax=255)
@@ -119,7 +125,7 @@ def draw_kind(part: SubFigure, name: str, tasks: Tasks, rows: list[int], samples
 
 
 def draw_samples(tasks: Tasks, task: Task, count: int) -> list[tuple[NDArray[np.uint8], int]]:
-    """Images as stored, permuted where the task is, class by class; y counts from the head's first output."""
+    """Images as stored, permuted if the task is, class by class; y counts from the head's first output."""
     y = outputs_of(task.train)
     head = tasks.heads[task.index]
     classes = torch.unique(y)
@@ -146,10 +152,10 @@ def draw_outputs(ax: Axes, tasks: Tasks, task: Task, rows: list[int]) -> None:
     top = 1.15 * max(float(frequencies(tasks, tasks[row]).max()) for row in rows)
     heads = list(dict.fromkeys((h.start, h.stop) for h in tasks.heads)) if tasks.kind == "task" else [(0, n)]
     active = tasks.active(task.index, task.index)
-    box(ax, active.start, active.stop, top, facecolor="#E8E8E8", edgecolor="none", zorder=0)
+    draw_box(ax, active.start, active.stop, top, facecolor="#E8E8E8", edgecolor="none", zorder=0)
     for start, stop in heads if len(heads) <= MANY_HEADS else [(0, n), (active.start, active.stop)]:
         solid = tasks.kind != "task" or (start, stop) == (active.start, active.stop)
-        box(ax, start, stop, top, facecolor="none", linestyle="-" if solid else ":")
+        draw_box(ax, start, stop, top, facecolor="none", linestyle="-" if solid else ":")
     edge = 0.3 if n <= 20 else 0
     ax.bar(np.arange(n), frequencies(tasks, task), color=output_colors(n), edgecolor=BLACK, linewidth=edge)
     ax.set_xlim(-0.6, n - 0.4)
@@ -181,7 +187,7 @@ def frequencies(tasks: Tasks, task: Task) -> NDArray[np.float64]:
     return found
 
 
-def box(ax: Axes, start: int, stop: int, top: float, **look: Any) -> None:
+def draw_box(ax: Axes, start: int, stop: int, top: float, **look: Any) -> None:
     place, width = (start - 0.46, 0), stop - start - 0.08
     ax.add_patch(Rectangle(place, width, top, clip_on=False, **{"edgecolor": GREY, "linewidth": 0.9, **look}))
 

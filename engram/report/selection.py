@@ -1,58 +1,86 @@
-"""Which records a figure shows."""
+"""Which records a figure shows, and in which order methods come. No torch."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from engram.analysis.differences import flat
-from engram.report.tables import TITLES
-from engram.runs.records import Record, setting_of
+from engram.analysis.differences import varying_fields
+from engram.core.registry import METHODS
+from engram.runs.defaults import Protocol, default_setting
+from engram.runs.records import Record
+from engram.runs.setting import Setting, setting_of_record
+
+FAMILIES = ("plain", "penalty", "distillation", "rehearsal", "gradient memory", "generative", "offline")
+"""The families of methods, in the order in which figures show them; others follow."""
+OTHER_FAMILY = "own or combined"
 
 
-def chosen(
+def family_of(method: str) -> str:
+    """The family that a method states; `own or combined` if it states none."""
+    stated = METHODS.facts(method).literals.get("family") if method in METHODS else None
+    return str(stated) if stated in FAMILIES else OTHER_FAMILY
+
+
+def in_order(methods: Iterable[str]) -> list[str]:
+    """Methods family by family."""
+    families = [*FAMILIES, OTHER_FAMILY]
+    return sorted(methods, key=lambda method: (families.index(family_of(method)), method))
+
+
+def usual_setting(
+    scenario: str, method: str, protocol: Protocol = "own", net: str = "mlp", optimizer: str | None = None
+) -> Setting | None:
+    """The default setting of a scenario and a method; None if one of them is not known here."""
+    try:
+        return default_setting(scenario, method, protocol, net, optimizer)
+    except (ValueError, OSError):
+        return None
+
+
+def select_runs(
     records: Sequence[Record], scenario: str, methods: Sequence[str] = (), seeds: Sequence[int] = ()
 ) -> dict[str, list[Record]]:
-    """Finished records of a scenario by method, a seed once: methods as asked for, else all in print's order.
+    """Finished records of a scenario by method, each seed once: the methods that are asked for, else all.
 
-    Where some runs of a method are the published setting, those are meant; else all runs of it, which then have to be
-    of one setting.
+    If some runs of a method have the default setting, those are meant; else all runs, which then must share a setting.
     """
-    found: dict[str, dict[int, Record]] = {}
-    done = finished(records, scenario, seeds)
-    published = {r.method for r in done if r.preset == f"{scenario} {r.method}"}
-    meant = [r for r in done if r.method not in published or r.preset == f"{scenario} {r.method}"]
-    for record in meant:
-        found.setdefault(record.method, {}).setdefault(record.seed, record)
+    by_method: dict[str, list[Record]] = {}
+    for record in finished(records, scenario, seeds):
+        by_method.setdefault(record.method, []).append(record)
     for method in methods:
-        if method not in found:
-            raise ValueError(f"no finished records of {method} in {scenario}; there are: {', '.join(sorted(found))}")
-    for method in methods or found:
-        refuse_several(method, scenario, [record for record in meant if record.method == method])
-    return {method: list(found[method].values()) for method in methods or in_order(found)}
+        if method not in by_method:
+            there = ", ".join(sorted(by_method))
+            raise ValueError(f"no finished records of {method} in {scenario}; there are: {there}")
+    return {method: select_setting(by_method[method]) for method in methods or in_order(by_method)}
 
 
-LOOKS = ("evaluation", "threads", "device")
-"""Parts of a spec that make no other setting."""
+def select_setting(runs: Sequence[Record]) -> list[Record]:
+    """The runs with the default setting if there are some, else all; each seed once."""
+    usual = usual_setting(runs[0].scenario, runs[0].method)
+    meant = [record for record in runs if setting_of_record(record) == usual] or list(runs)
+    refuse_several(meant)
+    by_seed: dict[int, Record] = {}
+    for record in meant:
+        by_seed.setdefault(record.seed, record)
+    return list(by_seed.values())
 
 
-def refuse_several(method: str, scenario: str, runs: Sequence[Record]) -> None:
-    """A mean over runs of several settings would be one of nothing."""
-    settings = {setting_of(record, *LOOKS): record.spec for record in runs}
+def refuse_several(runs: Sequence[Record]) -> None:
+    """Refuses runs of several settings: their mean would mean nothing."""
+    what = f"runs of {runs[0].method} in {runs[0].scenario}"
     tasks = sorted({len(record.accuracy[-1]) for record in runs})
     if len(tasks) > 1:
-        counts = " and ".join(map(str, tasks))
-        raise ValueError(f"runs of {method} in {scenario} have {counts} tasks; choose by --seeds, or by --results")
+        raise ValueError(f"{what} have {' and '.join(map(str, tasks))} tasks; choose by --seeds, or by --results")
+    settings = list(dict.fromkeys(map(setting_of_record, runs)))
     if len(settings) > 1:
-        first, *others = (flat({k: v for k, v in spec.items() if k not in LOOKS}) for spec in settings.values())
-        names = {name for other in others for name in first.keys() | other.keys() if first.get(name) != other.get(name)}
         raise ValueError(
-            f"runs of {method} in {scenario} are of {len(settings)} settings, which differ in "
-            f"{', '.join(sorted(names))}; name other --methods, or by --results a file with runs of one setting"
+            f"{what} have {len(settings)} settings, which differ in {', '.join(varying_fields(settings))}; name other "
+            "--methods, or with --results a file with runs of one setting"
         )
 
 
 def finished(records: Sequence[Record], scenario: str, seeds: Sequence[int] = ()) -> list[Record]:
-    """The finished records of a scenario, refused where there are none; trials of a search do not count."""
+    """The finished records of a scenario, refused if there are none; trials of a search do not count."""
     done = [
         record
         for record in records
@@ -65,9 +93,3 @@ def finished(records: Sequence[Record], scenario: str, seeds: Sequence[int] = ()
         of = f" with seeds {' '.join(map(str, seeds))}" if seeds else ""
         raise ValueError(f"no finished records of {scenario}{of} among those given; there are: {there}")
     return here
-
-
-def in_order(methods: Iterable[str]) -> list[str]:
-    """Methods in print's order, those of your own after it."""
-    order = list(TITLES)
-    return sorted(methods, key=lambda method: (order.index(method) if method in order else len(order), method))

@@ -11,14 +11,14 @@ from engram.report.style import legend_beside, look, panels, styled
 from engram.runs.records import Record
 from engram.search.ledger import best, deduplicate
 
-NAMES = {"lr": "learning rate", "coef": "weight of the penalty"}
+AXIS_TITLES = {"lr": "learning rate", "coef": "coefficient of the penalty"}
 
 
 @styled()
 def sensitivity(records: Sequence[Record]) -> Figure:
     """A panel for each value that was searched, a line for each method, a ring around each winner.
 
-    Trials that diverged or failed are crosses at the bottom. Where choices were searched too, each has its line.
+    Trials that diverged or failed are crosses at the bottom. If choices were searched too, each has its line.
     """
     trials = [r for r in deduplicate(records) if r.search["stage"] == "trial"]
     if not trials:
@@ -29,9 +29,9 @@ def sensitivity(records: Sequence[Record]) -> Figure:
     fig, axes = panels(len(by_axis), height=3.0, sharey=True)
     for ax, (name, group) in zip(axes, by_axis.items(), strict=True):
         for method in dict.fromkeys(r.method for r in group):
-            draw(ax, method, [r for r in group if r.method == method])
+            draw_trials(ax, method, [r for r in group if r.method == method])
         ax.set_xscale("log")
-        ax.set_xlabel(NAMES.get(name, name.replace("_", " ")))
+        ax.set_xlabel(AXIS_TITLES.get(name, name.replace("_", " ")))
     on = "held-out" if trials[0].search["selected_on"] == "holdout" else "test"
     axes[0].set_ylabel(f"average accuracy (%), {on} images")
     fig.set_label(f"Sensitivity of the methods in {trials[0].scenario}")
@@ -45,7 +45,7 @@ def along(trial: Record) -> tuple[str, Any, str]:
     return name, value, ", ".join(f"{v:g}" if isinstance(v, float) else str(v) for _, v in others)
 
 
-def draw(ax: Any, method: str, trials: Sequence[Record]) -> None:
+def draw_trials(ax: Any, method: str, trials: Sequence[Record]) -> None:
     winner = best(trials)
     for number, other in enumerate(dict.fromkeys(along(r)[2] for r in trials)):
         points = sorted((r for r in trials if along(r)[2] == other), key=lambda r: float(along(r)[1]))

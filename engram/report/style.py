@@ -1,13 +1,19 @@
 """One look for all figures: a fixed colour, marker and label for every method, readable sizes, and how to save.
 
-    @styled()
-    def picture() -> Figure:
-        fig, (axes,) = panels(1)
-        axes.plot(x, y, label=look("si").label, **look("si").line)
-        legend_beside(fig)
-        return fig
+    @dataclass
+    class Learned(FigureRecipe):
+        '''Accuracy on each task right after it was learned.'''
 
-    save(picture(), Path("picture.pdf"))
+        name = "learned"
+
+        @styled()
+        def draw(self, records: Sequence[Record]) -> Figure:
+            fig, (axes,) = panels(1)
+            axes.plot(x, y, label=look("si").label, **look("si").line)
+            legend_beside(fig)
+            return fig
+
+    save(Learned().draw(records), Path("picture.pdf"))
 
 Figures are objects: nothing here touches pyplot or its global state.
 """
@@ -15,6 +21,7 @@ Figures are objects: nothing here touches pyplot or its global state.
 from __future__ import annotations
 
 import zlib
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -27,7 +34,10 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import to_rgba
 from matplotlib.figure import Figure
 
-from engram.report.tables import TITLES
+from engram.core.messages import unknown
+from engram.core.registry import METHODS
+from engram.runs.records import Record
+from engram.studies.study import method_title
 
 BLACK, ORANGE, SKY, GREEN, YELLOW, BLUE, RED, PURPLE = (
     "#000000", "#E69F00", "#56B4E9", "#009E73", "#F0E442", "#0072B2", "#D55E00", "#CC79A7",
@@ -35,11 +45,16 @@ BLACK, ORANGE, SKY, GREEN, YELLOW, BLUE, RED, PURPLE = (
 PALETTE = (BLUE, ORANGE, GREEN, RED, SKY, PURPLE, BLACK, YELLOW)
 """Okabe and Ito's colours, which people of all kinds of colour vision tell apart."""
 GREY = "#767676"
-"""For what is not a method: print, grids, notes. Dark enough to read on white."""
+"""For what is not a method: published numbers, grids, notes. Dark enough to read on white."""
 BROWN = "#99520F"
-"""A tenth, where ten classes need one each."""
-MAP = "cividis"
+"""A tenth colour, if ten classes need one each."""
+COLOUR_MAP = "cividis"
 """For heat maps: the same order for all kinds of colour vision, and in grey."""
+COLOUR_WORDS = {
+    "black": BLACK, "orange": ORANGE, "sky": SKY, "green": GREEN, "yellow": YELLOW, "blue": BLUE, "red": RED,
+    "purple": PURPLE, "grey": GREY,
+}  # fmt: skip
+"""The colours that methods name in `look`."""
 
 RC: dict[Any, Any] = {
     "figure.dpi": 100,
@@ -90,24 +105,22 @@ class Look:
         return {"facecolor": to_rgba(self.color, 0.6), "edgecolor": BLACK, "linewidth": 0.6}
 
 
-# colour: the family; marker and dash: the member
-_LOOKS: dict[str, tuple[str, str, str]] = {
-    "adam": (BLACK, "o", "--"), "sgd": (GREY, "s", "--"), "adagrad": (ORANGE, "D", "--"), "l2": (PURPLE, "v", "-."),
-    "ewc": (SKY, "^", "-"), "online-ewc": (BLUE, "o", "-"), "si": (RED, "s", "-"), "mas": (PURPLE, "D", "-"),
-    "rehearsal": (GREEN, "o", "-"), "rehearsal-c": (GREEN, "s", "--"),
-    "gem": (BLUE, "P", "--"), "gem-textbook": (SKY, "P", "--"),
-    "lwf": (YELLOW, "v", "-"), "dgr": (ORANGE, "X", "-"), "rtf": (RED, "X", "--"),
-    "offline": (BLACK, "*", ":"),
-}  # fmt: skip
-
-
 def look(method: str) -> Look:
-    """The look of a method; one of your own, or a combination, has one by its name, the same every time."""
-    label = TITLES.get(method, " + ".join(TITLES.get(member, member) for member in method.split("+")))
-    if method in _LOOKS:
-        return Look(label, *_LOOKS[method])
+    """The look that a method states; one that states none, or a combination, gets one by its name, always the same."""
+    label = method_title(method)
+    stated = METHODS.facts(method).literals.get("look") if method in METHODS else None
+    if isinstance(stated, tuple) and len(stated) == 3 and stated[0] in COLOUR_WORDS:
+        return Look(label, COLOUR_WORDS[stated[0]], stated[1], stated[2])
     number = zlib.crc32(method.encode())
     return Look(label, PALETTE[number % 7], "hpd<>8"[number // 7 % 6], "-.")
+
+
+class FigureRecipe(ABC):
+    """A figure: a dataclass whose fields are its flags, and whose `name` is what it is asked for by."""
+
+    @abstractmethod
+    def draw(self, records: Sequence[Record]) -> Figure:
+        """The figure, or a ValueError that says which records are missing."""
 
 
 @contextmanager
@@ -120,7 +133,7 @@ def styled() -> Iterator[None]:
 def panels(
     columns: int, rows: int = 1, *, width: float = INCHES, height: float = 2.7, **options: Any
 ) -> tuple[Figure, list[Axes]]:
-    """(figure, its axes in reading order): so many panels, each of that size in inches."""
+    """(figure, its axes in reading order): a grid of panels, each of this size in inches."""
     fig = Figure(figsize=(width * columns, height * rows), layout="constrained")
     FigureCanvasAgg(fig)
     return fig, list(fig.subplots(rows, columns, squeeze=False, **options).flat)
@@ -139,10 +152,10 @@ def legend_beside(fig: Figure, axes: Sequence[Axes] | None = None, *, below: boo
         fig.legend(list(entries.values()), list(entries), **where)
 
 
-def checked(path: Path) -> Path:
-    """The path, refused where its suffix is no format, or where it is a folder."""
+def check_picture_path(path: Path) -> Path:
+    """The path, refused if its suffix is not a format, or if it is a folder."""
     if path.suffix not in SUFFIXES:
-        raise ValueError(f"{path}: the suffix {path.suffix!r} is unknown; choose from {', '.join(SUFFIXES)}")
+        raise ValueError(f"{path}: {unknown('suffix', path.suffix, SUFFIXES)}")
     if path.is_dir():
         raise ValueError(f"{path} is a folder; name a file")
     return path
@@ -150,12 +163,12 @@ def checked(path: Path) -> Path:
 
 def save(fig: Figure, path: Path) -> Path:
     """Writes the figure in the format of the suffix; the same figure gives the same bytes."""
-    checked(path).parent.mkdir(parents=True, exist_ok=True)
+    check_picture_path(path).parent.mkdir(parents=True, exist_ok=True)
     with styled():
         if path.suffix == ".html":
-            from engram.report.interactive import page
+            from engram.report.interactive import interactive_page
 
-            path.write_text(page(fig), encoding="utf-8")
+            path.write_text(interactive_page(fig), encoding="utf-8")
         else:
             fig.savefig(path, metadata=NO_DATES[path.suffix])
     return path

@@ -10,6 +10,7 @@ from pathlib import Path
 from engram.core.facts import ROOT
 from engram.core.messages import unknown
 from engram.runs.records import Record
+from engram.runs.setting import Setting
 from engram.studies.study import Study, StudyError, read_study, read_toml
 from engram.studies.table import Results
 
@@ -76,3 +77,22 @@ def results_of(study: Study, records: Iterable[Record] = (), metric: str = "") -
     module = importlib.import_module(f"engram.studies.{study.name.partition('/')[0]}.{study.python}")
     found: Results = module.results(study, records, metric)
     return found
+
+
+@cache
+def places_of_settings() -> dict[Setting, list[str]]:
+    """setting → the cells of published tables that it fills: `hsu2018/table2 gem class`."""
+    found: dict[Setting, list[str]] = {}
+    for name in study_names():
+        study = built_in_study(name)
+        for row in () if study.python else study.rows:
+            for column in study.columns:
+                setting, exact = study.setting(row, column), study.rows[row].as_published
+                for one in [setting, *([setting.with_values(exact)] if exact else [])]:
+                    found.setdefault(one, []).append(f"{name} {row} {column}")
+    return found
+
+
+def tables_with(setting: Setting) -> list[str]:
+    """The cells of published tables that runs of a setting fill."""
+    return places_of_settings().get(setting, [])

@@ -48,9 +48,9 @@ class Fixed(torch.nn.Module):
 def test_predictions_are_over_the_active_outputs(kind, seen, mask, right):
     learner = learner_for(eg.split(blobs(6, test=[4, 6, 3, 7, 1, 9]), kind=kind), task=seen)
     learner.net = Fixed(*[0.0, 1.0, 2.0, 3.0, 4.0, 5.0][: learner.tasks.outputs])
-    counts = [count_correct(learner, task, mask) for task in learner.tasks[: len(right)]]
+    counts = [count_correct(learner, task, eg.Evaluation(mask=mask)) for task in learner.tasks[: len(right)]]
     assert counts == [(n, 10) for n in right]
-    assert accuracy(learner, learner.tasks[0], mask) == 10.0 * right[0]
+    assert accuracy(learner, learner.tasks[0], eg.Evaluation(mask=mask)) == 10.0 * right[0]
 
 
 def test_without_the_mask_only_intermediate_rows_of_class_learning_change(images):

@@ -82,7 +82,7 @@ def test_a_state_goes_through_a_file_into_a_fresh_optimizer(pair):
     (ours, p), (theirs, q) = pair
     advance(ours, p, range(9))
     state = copy.deepcopy(ours.state_dict())
-    name = ours.direct
+    name = ours.fast.name
     decay = ours.torch.param_groups[0]["weight_decay"]
     moved = [x.detach().clone().requires_grad_() for x in p]
     fresh = Optimizer(moved, name, 0.05, weight_decay=decay)
@@ -113,7 +113,7 @@ def test_a_parameter_without_a_gradient_in_some_step(pair, without):
 def test_counts_of_steps_that_differ_survive_a_file(pair):
     """One parameter skipped a step before the state was saved: the optimiser that goes on must know."""
     (ours, p), (theirs, q) = pair
-    name, decay = ours.direct, ours.torch.param_groups[0]["weight_decay"]
+    name, decay = ours.fast.name, ours.torch.param_groups[0]["weight_decay"]
     advance(ours, p, range(9), {4: [2]})
     fresh = Optimizer(p, name, 0.05, weight_decay=decay)
     fresh.load_state_dict(copy.deepcopy(ours.state_dict()))

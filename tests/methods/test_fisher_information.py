@@ -6,7 +6,7 @@ from helpers import blobs, everything, learner_for
 from torch import nn
 
 import engram as eg
-from engram.learning.fisher import by_function, by_layer, fisher, labels, summed_gradients
+from engram.learning.fisher import by_function, by_layer, choose_labels, fisher, summed_gradients
 from engram.learning.learner import Learner
 
 LABELS = ("predicted", "true", "sampled", "exact")
@@ -213,10 +213,10 @@ def test_the_two_general_ways_agree(net):
     x = everything(learner.tasks[1].train).x
     layers = [m for m in learner.net.modules() if isinstance(m, nn.Linear | nn.Conv2d)]
     for of in (torch.square, torch.abs):
-        one = by_layer(learner.net, layers, x, torch.cos, of)
-        two = by_function(learner.net, x, torch.cos, of)
+        one = by_layer(learner.net, layers, (x,), torch.cos, of)
+        two = by_function(learner.net, (x,), torch.cos, of)
         same(one, two)
-        same(summed_gradients(learner.net, x, torch.cos, of), two)
+        same(summed_gradients(learner.net, (x,), torch.cos, of), two)
 
 
 @pytest.mark.parametrize("net", ["mlp", "cnn", "grouped"])
@@ -229,7 +229,7 @@ def test_absolute_gradients_equal_a_loop_over_images(net):
         value = torch.sin(learner.net(image[None])).sum()
         for sum_, g in zip(total, torch.autograd.grad(value, learner.params), strict=True):
             sum_ += g.abs()
-    same(summed_gradients(learner.net, x, torch.cos, torch.abs), total)
+    same(summed_gradients(learner.net, (x,), torch.cos, torch.abs), total)
 
 
 @pytest.mark.parametrize(("kind", "silent"), [("task", [0, 1, 4, 5]), ("class", [4, 5]), ("domain", [])])
@@ -295,7 +295,7 @@ def test_sampled_labels_follow_the_model():
     assert p.min() > 0.05
     assert p.max() < 0.95
     rng = torch.Generator().manual_seed(5)
-    draws = torch.stack([labels(learner, batch, "sampled", rng) for _ in range(4000)])
+    draws = torch.stack([choose_labels(learner, batch, "sampled", rng) for _ in range(4000)])
     assert sorted(draws.unique().tolist()) == [4, 5]
     share = (draws == 5).double().mean(0)
     deviation = (p * (1 - p) / 4000).sqrt()

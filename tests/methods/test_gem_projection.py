@@ -168,7 +168,7 @@ def test_of_single_precision_gradients_is_single_precision():
 # past gradients -------------------------------------------------------------------------------------------------------
 
 
-class WithoutTaps(nn.Module):
+class WithoutClosedForm(nn.Module):
     def __init__(self, outputs: int) -> None:
         super().__init__()
         self.first, self.norm, self.last = nn.Linear(25, 7), nn.LayerNorm(7), nn.Linear(7, outputs)
@@ -177,13 +177,13 @@ class WithoutTaps(nn.Module):
         return self.last(torch.relu(self.norm(self.first(x))))
 
 
-def filled(kind: str, taps: bool, groups=2, **fields):
+def filled(kind: str, closed: bool, groups=2, **fields):
     """A learner at its third task, and GEM with the memory of the first two."""
     scenario = eg.split(blobs(6, train=15, size=5), kind=kind, classes_per_task=groups)
     learner = learner_for(scenario, 7, 6)
-    if not taps:
+    if not closed:
         torch.manual_seed(1)
-        net = WithoutTaps(learner.tasks.outputs)
+        net = WithoutClosedForm(learner.tasks.outputs)
         learner = Learner(net, learner.tasks, eg.Training(), 0, torch.device("cpu"))
     method = eg.GEM(**{"capacity": 21, **fields})
     method.start(learner, learner.tasks)
@@ -203,13 +203,13 @@ def outputs_of(kind: str, groups, task: int) -> list[int]:
     return list(range(ends[2])) if kind == "class" else [0, 1]
 
 
-@pytest.mark.parametrize("taps", [True, False])
+@pytest.mark.parametrize("closed", [True, False])
 @pytest.mark.parametrize(
     ("kind", "groups"), [("task", 2), ("task", (1, 2, 3)), ("domain", 2), ("class", 2), ("class", (2, 1, 3))]
 )
-def test_rows_are_the_gradients_of_each_slot_alone(kind, groups, taps):
+def test_rows_are_the_gradients_of_each_slot_alone(kind, groups, closed):
     """Four slots of 5 images, each its mean cross-entropy over the outputs in play at the third task, by autograd."""
-    learner, method = filled(kind, taps, groups)
+    learner, method = filled(kind, closed, groups)
     assert [len(x) for x in method.pixels] == [5, 5, 5, 5]
     past_gradients(learner, method.inputs, method._sizes, method.matrix)
     assert method.matrix.shape == (4, sum(p.numel() for p in learner.params))
@@ -224,9 +224,9 @@ def test_rows_are_the_gradients_of_each_slot_alone(kind, groups, taps):
         torch.testing.assert_close(row, own, rtol=1e-4, atol=1e-6)
 
 
-@pytest.mark.parametrize("taps", [True, False])
-def test_slots_of_unequal_size_have_means_of_their_own(taps):
-    learner, method = filled("task", taps)
+@pytest.mark.parametrize("closed", [True, False])
+def test_slots_of_unequal_size_have_means_of_their_own(closed):
+    learner, method = filled("task", closed)
     sizes = [2, 8, 1, 9]
     past_gradients(learner, method.inputs, sizes, method.matrix)
     memory, start = method.inputs, 0
@@ -249,11 +249,11 @@ def opposed(past: torch.Tensor) -> torch.Tensor:
     return -past.sum(0) + 0.1 * torch.randn(past.shape[1], generator=torch.Generator().manual_seed(0))
 
 
-@pytest.mark.parametrize("taps", [True, False])
+@pytest.mark.parametrize("closed", [True, False])
 @pytest.mark.parametrize("kind", ["task", "class"])
-def test_a_step_goes_along_the_projected_gradient(kind, taps):
+def test_a_step_goes_along_the_projected_gradient(kind, closed):
     """The whole hook against its parts: rows by autograd, SciPy-checked multipliers, written back in order."""
-    learner, method = filled(kind, taps)
+    learner, method = filled(kind, closed)
     past_gradients(learner, method.inputs, method._sizes, method.matrix)
     past = method.matrix.clone()
     g = opposed(past)
@@ -333,12 +333,12 @@ def test_memory_batch_draws_from_every_slot(memory_batch, each):
     assert len(method.inputs.x) == 20
 
 
-@pytest.mark.parametrize("taps", [True, False])
+@pytest.mark.parametrize("closed", [True, False])
 @pytest.mark.parametrize("kind", ["task", "domain", "class"])
-def test_memory_batch_of_all_is_the_whole_memory(kind, taps):
+def test_memory_batch_of_all_is_the_whole_memory(kind, closed):
     """The same step up to the order of summation: products of gradients by their factors, or of the rows themselves."""
-    learner, whole = filled(kind, taps)
-    _, some = filled(kind, taps, memory_batch=20)
+    learner, whole = filled(kind, closed)
+    _, some = filled(kind, closed, memory_batch=20)
     past_gradients(learner, whole.inputs, whole._sizes, whole.matrix)
     g = opposed(whole.matrix)
     found = []
@@ -346,7 +346,7 @@ def test_memory_batch_of_all_is_the_whole_memory(kind, taps):
         given_gradients(learner, g)
         method.adjust_gradients(learner, everything(learner.tasks[2].train))
         found.append(torch.cat([p.grad.flatten() for p in learner.params]))
-    assert (some.matrix is None) == taps
+    assert (some.matrix is None) == closed
     assert (found[0] - g).abs().max() > 0.1
     torch.testing.assert_close(*found, rtol=1e-4, atol=1e-5)
 

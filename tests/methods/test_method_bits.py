@@ -243,12 +243,11 @@ class LooksBack(eg.OnlineEWC):
 class DrawsBack(eg.Rehearsal):
     """Rehearses the first task itself instead of the buffer."""
 
-    def data(self, task):
-        return task.train + self.first if task.index else task.train
+    def begin_task(self, learner, task):
+        self._first = learner.tasks[0].train
 
-    def end_task(self, learner, task):
-        super().end_task(learner, task)
-        self.first = learner.tasks[0].train
+    def data(self, task):
+        return task.train + self._first if task.index else task.train
 
 
 class ProjectsBack(eg.GEM):

@@ -26,7 +26,7 @@ def steps(learner: Learner, method: eg.SI, n: int, slope) -> list[float]:
         w.grad = slope(w.detach().clone())
         method.adjust_gradients(learner, None)
         learner.optimizer.step()
-        method.after_step(learner)
+        method.after_step(learner, None)
         places.append(w.item())
     return places
 
@@ -84,7 +84,7 @@ def test_path_of_a_network_approaches_the_fall_of_its_loss():
             p.grad = g
         method.adjust_gradients(learner, batch)
         learner.optimizer.step()
-        method.after_step(learner)
+        method.after_step(learner, None)
     fall = first - learner.loss(batch).item()
     assert fall > 0.1
     assert float(sum(path.sum() for path in method.path)) == pytest.approx(fall, rel=0.03)
@@ -123,7 +123,7 @@ def test_a_negative_contribution_is_kept_unless_clamped(clamp, wanted):
     method.adjust_gradients(learner, None)
     with torch.no_grad():
         w.add_(0.5)
-    method.after_step(learner)
+    method.after_step(learner, None)
     assert method.path[0].item() == pytest.approx(-0.75)
     method.end_task(learner, learner.tasks[0])
     assert method.weights[0].item() == pytest.approx(wanted)
@@ -139,7 +139,7 @@ def test_clamping_is_of_a_whole_task_s_contribution():
         method.adjust_gradients(learner, None)
         with torch.no_grad():
             w.add_(move)
-        method.after_step(learner)
+        method.after_step(learner, None)
     method.end_task(learner, learner.tasks[0])  # it is back where it was: divided by ξ alone
     assert method.weights[0].item() == pytest.approx(0.6)
 

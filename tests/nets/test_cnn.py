@@ -112,7 +112,7 @@ def test_summed_gradients_equal_a_loop_over_images(shape, of):
     for image, w in zip(x, weight, strict=True):
         for total, g in zip(looped, torch.autograd.grad((net(image[None])[0] * w).sum(), params), strict=True):
             total += of(g)
-    for found in (summed_gradients(net, x, lambda _: weight, of), by_function(net, x, lambda _: weight, of)):
+    for found in (summed_gradients(net, (x,), lambda _: weight, of), by_function(net, (x,), lambda _: weight, of)):
         for a, b in zip(found, looped, strict=True):
             torch.testing.assert_close(a, b)
 

@@ -7,6 +7,7 @@ import torch
 from torch.nn.functional import cross_entropy
 
 import engram as eg
+from engram.learning.fast import gradients_from, layer_gradients
 from engram.nets.mlp import MLPNet
 
 
@@ -69,7 +70,7 @@ def test_a_hand_made_network_by_hand():
     x = torch.tensor([[1.0, 2.0]])
     assert net(x).tolist() == [[0.0, 5.0]]
     # with (1, −1) at the logits: hidden gets (3 − 1, 0.5 − 2) = (2, −1.5), of which the first is cut off
-    gradients = net.gradients(x, lambda logits: torch.tensor([[1.0, -1.0]]))
+    gradients = gradients_from(net, x, lambda logits: torch.tensor([[1.0, -1.0]]))
     assert [g.tolist() for g in gradients] == [
         [[0.0, 0.0], [-1.5, -3.0]], [0.0, -1.5], [[0.0, 2.0], [0.0, -2.0]], [1.0, -1.0],
     ]  # fmt: skip
@@ -88,7 +89,7 @@ def test_closed_form_gradients_have_autograd_s_bits(hidden, batch):
             (delta["logits"],) = torch.autograd.grad(cross_entropy(logits, y), logits)
         return delta["logits"]
 
-    closed = net.gradients(x, at_logits)
+    closed = gradients_from(net, x, at_logits)
     auto = torch.autograd.grad(cross_entropy(net(x), y), list(net.parameters()))
     for a, b in zip(closed, auto, strict=True):
         assert torch.equal(a, b)
@@ -97,7 +98,7 @@ def test_closed_form_gradients_have_autograd_s_bits(hidden, batch):
 def test_closed_form_gradients_are_finite_differences():
     net = built(6, 4).double()
     x, y = torch.randn(5, 36, dtype=torch.double), torch.tensor([0, 1, 2, 3, 4])
-    closed = net.gradients(x, softmax_delta(y))
+    closed = gradients_from(net, x, softmax_delta(y))
     rng = torch.Generator().manual_seed(0)
     for p, gradient in zip(net.parameters(), closed, strict=True):
         direction = torch.randn(p.shape, generator=rng, dtype=torch.double)
@@ -111,7 +112,7 @@ def test_closed_form_gradients_are_finite_differences():
         assert (slopes[0] - slopes[1]) / 2e-6 == pytest.approx((gradient * direction).sum().item(), rel=1e-5, abs=1e-7)
 
 
-def test_squared_taps_are_the_sum_of_squared_gradients_of_single_images():
+def test_squared_layer_gradients_are_the_sum_of_squared_gradients_of_single_images():
     net = built(12, 10).double()
     x, y = torch.randn(23, 36, dtype=torch.double), torch.randint(5, (23,))
     params = list(net.parameters())
@@ -120,20 +121,20 @@ def test_squared_taps_are_the_sum_of_squared_gradients_of_single_images():
         grads = torch.autograd.grad(cross_entropy(net(x[i : i + 1]), y[i : i + 1]), params)
         for total, g in zip(expected, grads, strict=True):
             total += g**2
-    taps = net.taps(x, softmax_delta(y))
-    squared = [s for a, g in taps for s in ((g**2).t() @ a**2, (g**2).sum(0))]
+    pairs = layer_gradients(net, x, softmax_delta(y))
+    squared = [s for a, g in pairs for s in ((g**2).t() @ a**2, (g**2).sum(0))]
     for a, b in zip(squared, expected, strict=True):
         torch.testing.assert_close(a, b, rtol=1e-10, atol=1e-14)
 
 
 def test_gradients_leave_the_parameters_grad_alone():
     net = built(12)
-    net.gradients(torch.randn(3, 36), softmax_delta(torch.tensor([0, 1, 2])))
+    gradients_from(net, torch.randn(3, 36), softmax_delta(torch.tensor([0, 1, 2])))
     assert all(p.grad is None for p in net.parameters())
 
 
 def test_a_copy_and_a_reloaded_network_do_not_share_layers():
-    """`layers` is a list beside the registered modules: both must be the copy's own."""
+    """`layers` are the registered modules, in order."""
     net = built(12)
     twin = copy.deepcopy(net)
     with torch.no_grad():

@@ -166,10 +166,10 @@ def test_a_method_of_one_s_own_does_not_take_the_key_of_a_method_with_the_same_n
     """Else its results would be looked up among the other's records, and called a preset's."""
 
     class Adam(eg.Method):
-        def after_step(self, learner):
+        def after_step(self, learner, batch):
             pass
 
-    typed_at_a_prompt = type("Adam", (eg.Method,), {"after_step": lambda self, learner: None})
+    typed_at_a_prompt = type("Adam", (eg.Method,), {"after_step": lambda self, learner, batch: None})
     assert Spec(eg.split(images), Adam()).key != Spec(eg.split(images), eg.Adam()).key
     assert Spec(eg.split(images), typed_at_a_prompt()).key != Spec(eg.split(images), eg.Adam()).key
 

@@ -142,7 +142,7 @@ def test_own_images_and_own_methods_have_no_preset():
 
 
 def test_a_method_of_one_s_own_called_adam_is_not_the_paper_s():
-    own = type("Adam", (eg.Method,), {"after_step": lambda self, learner: None})
+    own = type("Adam", (eg.Method,), {"after_step": lambda self, learner, batch: None})
     assert label(replace(preset("split-mnist/class", "adam"), method=own())) is None
 
 

@@ -1,0 +1,165 @@
+"""`engram describe`: a scenario's tasks, its kind as read off the data, and its floor."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from engram.cli import WrongCallError
+from engram.cli.files import with_files
+from engram.cli.options import flags_of, given, parse_flags
+from engram.cli.screen import OUT
+
+
+@dataclass
+class DescribeOptions:
+    """Besides the scenario's own flags."""
+
+    seed: int = 0
+    """Deals class orders, permutations and samples."""
+    json: bool = False
+    """Print JSON."""
+
+
+def describe(arguments: list[str]) -> int:
+    """A scenario's tasks, its kind as read off the data, and its floor."""
+    from dataclasses import replace
+
+    from engram.cli.resolve import take_flag
+    from engram.scenarios import names as named
+    from engram.scenarios.create import scenario as create_scenario
+
+    usage = "usage: engram describe SCENARIO [--net NET] [--letters SET] [--json] [--seed N] [flags of the scenario]"
+    arguments, net = take_flag(arguments, "--net")
+    arguments, letters = take_flag(arguments, "--letters")
+    arguments = with_files(arguments)
+    words = [i for i, word in enumerate(arguments) if not word.startswith("-")]
+    at = next((i for i in words if named.is_name(arguments[i])), words[0] if words else None)
+    if at is None:
+        if {"-h", "--help"} & set(arguments):
+            print(usage)
+            return 0
+        raise WrongCallError(f"the scenario is missing, as in split-mnist/class\n{usage}")
+    try:
+        name = arguments[at] if letters is None else named.with_letters(arguments[at], letters)
+        arguments = [name, *arguments[:at], *arguments[at + 1 :]]
+        base = create_scenario(name)
+        values, source = named.preparation(named.parse_name(name))
+    except ValueError as error:
+        raise WrongCallError(str(error)) from error
+    flags = flags_of("scenario", base, {f"scenario.{field}": source for field in values}, "")
+    options = parse_flags(flags, DescribeOptions, arguments[1:], f"engram describe {arguments[0]}", base.__doc__ or "")
+    try:
+        scenario = replace(base, **given(flags, options, "scenario"))
+        found = describe_scenario(name, scenario, options.seed)
+        if net is not None:
+            found["net"] = describe_network(name, net, found)
+    except ValueError as error:
+        raise WrongCallError(str(error)) from error
+    if options.json:
+        print(json.dumps(found))
+    else:
+        print_description(found)
+    return 0
+
+
+def describe_network(scenario: str, net: str, found: dict[str, Any]) -> dict[str, Any]:
+    """The layers of a scenario's default network."""
+    from engram.runs.spec import default_spec
+
+    layers = default_spec(scenario, "adam", net=net).net.layers(tuple(found["shape"]), found["outputs"])
+    return {
+        "name": net,
+        "parameters": sum(layer.parameters for layer in layers),
+        "layers": [
+            {"layer": layer.name, "activation": list(layer.activation), "parameters": layer.parameters}
+            for layer in layers
+        ],
+    }
+
+
+def describe_scenario(name: str, scenario: Any, seed: int) -> dict[str, Any]:
+    """All that `describe` says, as data."""
+    from engram.scenarios.look import categorize_tasks
+
+    tasks = scenario.tasks(seed)
+    read = categorize_tasks(tasks)
+    return {
+        "scenario": name,
+        "kind": read.kind,
+        "declared": scenario.kind,
+        "heads": read.heads,
+        "task_identity_at_test": read.task_identity_at_test,
+        "floor": tasks.floor,
+        "outputs": tasks.outputs,
+        "shape": list(tasks.shape),
+        "tasks": [
+            {
+                "task": task.index + 1,
+                "classes": list(task.classes),
+                "train": len(task.train),
+                "test": len(task.test),
+                "outputs": [tasks.active(task.index, task.index).start, tasks.active(task.index, task.index).stop],
+            }
+            for task in tasks
+        ],
+        "copies": scenario.copies(),
+        "evidence": read.evidence,
+    }
+
+
+def print_description(found: dict[str, Any]) -> None:
+    tasks = Table(title=escape(f"{found['scenario']}: {len(found['tasks'])} tasks"), title_justify="left")
+    for column in ("task", "classes", "train", "test", "active outputs"):
+        tasks.add_column(column, justify="left" if column == "classes" else "right")
+    for task in found["tasks"]:
+        names = task["classes"] if len(task["classes"]) <= 12 else [*task["classes"][:10], "…"]
+        first, last = task["outputs"]
+        tasks.add_row(
+            str(task["task"]), escape(" ".join(names)), f"{task['train']:,}", f"{task['test']:,}", f"{first + 1}–{last}"
+        )
+    OUT.print(tasks)
+    print_rows([found])
+    for column, reason in found["evidence"]["reasons"].items():
+        OUT.print(f"  {column}: {reason}", markup=False)
+    head = "several heads, selected by task identity, also at test time" if found["heads"] == "multi" else (
+        "one head; task identity is not needed at test time"
+    )  # fmt: skip
+    OUT.print(f"  {head}")
+    OUT.print(
+        f"  forgetting floor: {found['floor']:.2f} % (perfect on the last task, guessing on the others)"
+        + ("" if found["kind"] == "iid" else "; an accuracy near it means forgetting, not a bug")
+    )
+    for text in found["copies"]:
+        OUT.print(f"  {text}", markup=False)
+    if "net" in found:
+        print_network(found["net"])
+    if found["kind"] != found["declared"].removesuffix("-known"):
+        OUT.print(f"[yellow]the data say {found['kind']}, the scenario was declared {found['declared']}[/]")
+
+
+def print_network(net: dict[str, Any]) -> None:
+    table = Table(title=f"net {net['name']}: {net['parameters']:,} parameters", title_justify="left")
+    for column in ("layer", "activation", "parameters"):
+        table.add_column(column, justify="left" if column == "layer" else "right")
+    for layer in net["layers"]:
+        size = "×".join(map(str, layer["activation"]))
+        table.add_row(layer["layer"], size, f"{layer['parameters']:,}" if layer["parameters"] else "")
+    OUT.print(table)
+
+
+def print_rows(found: list[dict[str, Any]], console: Console = OUT) -> None:
+    """Rows of the paper's Table 1, as measured."""
+    table = Table(title="What changes between consecutive tasks (the paper's Table 1)", title_justify="left")
+    table.add_column("scenario")
+    for column in found[0]["evidence"]["row"]:
+        table.add_column(column, justify="left" if column == "learning scenario" else "center")
+    for one in found:
+        table.add_row(escape(one["scenario"]), *one["evidence"]["row"].values())
+    console.print(table)
+    console.print("  S one head, M several heads, I task identity given")

@@ -1,0 +1,267 @@
+"""`engram study`, `engram reproduce`, `engram table`: tables of settings, run and shown."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import tyro
+from rich.markup import escape
+
+from engram.cli import WrongCallError
+from engram.cli.files import with_files
+from engram.cli.options import EngineOptions, parse_options
+from engram.cli.output import put_text, select_format, with_name
+from engram.cli.screen import OUT, writable
+from engram.core.messages import count, duration, select
+from engram.report.written import Format, show_table, write_table
+from engram.runs.defaults import Protocol
+from engram.runs.records import Record, read_records
+from engram.studies.catalog import find_study, study_names
+from engram.studies.study import Study, Variant
+from engram.workbench import StudyTable, make_table, read_csv, run_study, table_of_lines, table_of_records
+
+
+@dataclass(kw_only=True)
+class StudyOptions(EngineOptions):
+    """Runs what is missing of a study, then shows its table: mean ± std, number of runs, memory, time, and paired
+    tests against the baseline row with Holm's correction. What is recorded is not run again: stop and go on at will."""
+
+    study: tyro.conf.Positional[str]
+    """A TOML file that describes your table, or the name of a published one (`engram ls studies`)."""
+    rows: tuple[str, ...] = ()
+    """Only these rows."""
+    columns: tuple[str, ...] = ()
+    """Only these columns."""
+    seeds: Annotated[
+        int | None, tyro.conf.arg(help="Runs per cell: seeds 0, 1, 2, …; by default as the study says.")
+    ] = None
+    metric: str = ""
+    """What the table shows; by default the study's metric, else average-accuracy. `engram ls metrics` lists them."""
+    format: Format = "text"
+    """LaTeX needs booktabs; CSV and JSON have one entry per cell."""
+    json: bool = False
+    """The same as --format json."""
+    out: Path | None = None
+    """File to write the table to, instead of the screen."""
+    results: Path | None = None
+    """Folder for the records; by default runs, for published tables results."""
+    dry_run: bool = False
+    """Say how many runs are missing, and run nothing."""
+    file: Path | None = None  # read before all others
+    """Python file with methods, networks, scenarios or metrics of your own; may be given several times."""
+
+
+def study(arguments: list[str]) -> int:
+    """The command."""
+    options = parse_options(StudyOptions, with_name(with_files(arguments), "study", study_names()), "engram study")
+    form = select_format(options.format, options.json)
+    try:
+        wanted = find_study(options.study)
+        columns = select("column", options.columns, wanted.columns)
+        rows, variants = wanted.select_rows(options.rows, columns, with_variants=False)
+        seeds = seeds_or_default(options.seeds, wanted)
+    except ValueError as error:
+        raise WrongCallError(str(error)) from error
+    results = options.results or Path("results" if wanted.is_published else "runs")
+    if options.dry_run:
+        return say_missing(wanted, results, rows, columns, variants, seeds)
+    writable(results)
+    if options.out is not None:
+        writable(options.out.parent)
+    status = make_runs(wanted, results, options, rows=rows, columns=columns, variants=variants, seeds=seeds)
+    records = [record for record in read_records(results) if record.seed in seeds]
+    try:
+        table = make_table(
+            wanted, records, rows=rows, columns=columns, variants=variants, metric=options.metric
+        )  # fmt: skip
+    except ValueError as error:
+        raise WrongCallError(str(error)) from error
+    show_or_write(table, form, options.out)
+    if wanted.search:
+        print_ledger(records, form)
+    return status
+
+
+def seeds_or_default(seeds: int | None, study: Study) -> list[int]:
+    if seeds is None:
+        return list(study.seeds)
+    if seeds < 1:
+        raise ValueError(f"seeds {seeds} is out of range; give 1 or more")
+    return list(range(seeds))
+
+
+def make_runs(study: Study, results: Path, options: EngineOptions, **wanted: Any) -> int:
+    """Runs what is missing; 1 if a run failed or diverged."""
+    from engram.cli.run import result_line
+    from engram.cli.sweep import engine_of, sweep
+    from engram.runs.store import Store
+
+    try:
+        engine = engine_of(options)
+    except ValueError as error:
+        raise WrongCallError(str(error)) from error
+    store = Store(results, lambda _: None)
+
+    def each(job: Any, record: Record) -> str:
+        return f"{escape(record.scenario)} {escape(record.method)}  {result_line(record, store)}"
+
+    def run(jobs: Sequence[Any], folder: Path, file: str) -> list[tuple[Any, Record]]:
+        return sweep(jobs, folder, engine, each, file=file)
+
+    with closing(engine):
+        try:
+            done = run_study(study, results, run, **wanted)
+        except ValueError as error:  # the data cannot be had, for example
+            raise WrongCallError(str(error)) from error
+    return 0 if all(record.status == "done" for record in done if record.search.get("stage") != "trial") else 1
+
+
+def say_missing(
+    study: Study, results: Path, rows: list[str], columns: list[str], variants: list[Variant], seeds: list[int]
+) -> int:
+    """How many runs are missing, and how long those that are recorded took."""
+    table = make_table(study, read_records(results), rows=rows, columns=columns, variants=variants)
+    missing, seconds, unknown_cells = 0, 0.0, 0
+    for cell in table.cells:
+        left = [seed for seed in seeds if seed not in cell.runs.values]
+        missing += len(left)
+        seconds += cell.seconds * len(left)
+        unknown_cells += bool(left) and not cell.seconds
+    rest = f", and {count(unknown_cells, 'cell')} of which nothing is known" if unknown_cells else ""
+    OUT.print(
+        f"{study.name}: {count(missing, 'run')} of {count(len(table.cells) * len(seeds), 'run')} are missing, about "
+        f"{duration(seconds)} of one core by recorded times{rest}"
+    )
+    return 0
+
+
+def show_or_write(table: StudyTable, form: Format, out: Path | None) -> None:
+    if form == "text" and out is None:
+        show_table(table.study, table.cells, table.variants, OUT)
+    else:
+        put_text(write_table(form, table.study, table.cells, table.variants, "study"), out)
+
+
+def print_ledger(records: Sequence[Record], form: Format) -> None:
+    """What the search of a study found, and what it spent on each row."""
+    from engram.cli.search import print_tuned
+    from engram.search.ledger import tuned
+
+    if form == "text" and (found := tuned([record for record in records if record.search])):
+        print_tuned(found)
+
+
+@dataclass(kw_only=True)
+class ReproduceOptions(EngineOptions):
+    """Makes the runs of a published table that are not recorded yet, then compares."""
+
+    table: tyro.conf.Positional[str]
+    """table2 to table6, or another paper's, as in buzzega2020/table2; or the TOML file of one."""
+    rows: tuple[str, ...] = ()
+    """Only these rows: methods, and variants by their names, as in gem/one-slot; in table5 and table6 numbers of tasks,
+    which choose only what is printed."""
+    skip: tuple[str, ...] = ()
+    """Not these rows."""
+    columns: tuple[str, ...] = ()
+    """Only these columns: kinds, as in domain or split/known; in table5 and table6 methods, as in adam or si/best."""
+    variants: bool = False
+    """Also the variants of these rows: as they were meant, if the authors' code departs from it."""
+    twins: bool = False
+    """The same as --variants."""
+    protocol: Protocol = "own"
+    """own: lwf, dgr and rtf as their authors made them, and si and online-ewc of table5 and table6 with a new
+    optimiser for each task; common: as all other methods."""
+    heads: Literal["random", "zero", "both"] = "random"
+    """Tables 5 and 6: initial heads. The tables have random ones, Figures 4 and 5 both."""
+    letters: Literal["emnist-letters", "cyrillic-letters"] = "emnist-letters"
+    """Tables 5 and 6: the dataset of letters; cyrillic-letters stand in if EMNIST's cannot be had, and are named."""
+    seeds: Annotated[
+        int | None, tyro.conf.arg(help="Runs per cell: seeds 0, 1, 2, …; by default as the table says.")
+    ] = None
+    results: Path = Path("results")
+    """Folder for the records, one folder per paper and one file per table; what is recorded there is not run again."""
+
+
+def reproduce(arguments: list[str]) -> int:
+    """The command."""
+    words = with_name(with_files(arguments), "table", study_names())
+    options = parse_options(ReproduceOptions, words, "engram reproduce")
+    try:
+        wanted = find_study(options.table)
+        columns = select("column", options.columns, wanted.columns)
+        rows, variants = wanted.select_rows(options.rows, columns, options.variants or options.twins, options.skip)
+        if not rows and not variants:
+            raise ValueError(f"nothing is left of {wanted.short_name} without {', '.join(options.skip)}")
+        seeds = seeds_or_default(options.seeds, wanted)
+    except ValueError as error:
+        raise WrongCallError(str(error)) from error
+    queue: dict[str, Any] = {}
+    if wanted.python:
+        heads = ("random", "zero") if options.heads == "both" else (options.heads,)
+        queue = {"heads": heads, "letters": options.letters}
+    writable(options.results)
+    status = make_runs(
+        wanted, options.results, options, rows=rows, columns=columns, variants=variants, seeds=seeds,
+        protocol=options.protocol, **queue,
+    )  # fmt: skip
+    records = read_records(options.results)
+    table = make_table(
+        wanted, records, rows=rows, columns=columns, variants=variants, protocol=options.protocol
+    )  # fmt: skip
+    show_table(wanted, table.cells, table.variants, OUT)
+    return status
+
+
+@dataclass
+class TableOptions:
+    """A table of records that belong to no study, or of somebody else's results in a CSV file."""
+
+    runs: tyro.conf.Positional[tuple[Path, ...]]
+    """Folders or files of records; or one CSV file with one line per run."""
+    rows: str = ""
+    """What the rows are: method, or another part of a setting, as net.name or training.lr; of a CSV file, a column."""
+    columns: str = ""
+    """What the columns are: scenario, or another part of a setting; of a CSV file, a column."""
+    value: str = ""
+    """Of a CSV file: the column with the numbers."""
+    baseline: str = ""
+    """The row that all others are tested against."""
+    metric: str = "average-accuracy"
+    """What the table shows; `engram ls metrics` lists the choices."""
+    format: Format = "text"
+    """LaTeX needs booktabs; CSV and JSON have one entry per cell."""
+    json: bool = False
+    """The same as --format json."""
+    out: Path | None = None
+    """File to write the table to, instead of the screen."""
+    file: Path | None = None  # read before all others
+    """Python file with a metric of your own; may be given several times."""
+
+
+def table(arguments: list[str]) -> int:
+    """The command."""
+    options = parse_options(TableOptions, with_files(arguments), "engram table")
+    if not options.runs:
+        raise WrongCallError("name folders or files with records, or a CSV file, as in engram table runs")
+    for place in options.runs:
+        if not place.exists():
+            raise WrongCallError(f"{place} does not exist")
+    try:
+        if options.runs[0].suffix == ".csv":
+            made = table_of_lines(
+                read_csv(options.runs[0]), rows=options.rows, columns=options.columns, value=options.value,
+                baseline=options.baseline, title=options.runs[0].stem,
+            )  # fmt: skip
+        else:
+            made = table_of_records(
+                read_records(*options.runs), rows=options.rows or "method", columns=options.columns or "scenario",
+                baseline=options.baseline, metric=options.metric, title=", ".join(map(str, options.runs)),
+            )  # fmt: skip
+    except ValueError as error:
+        raise WrongCallError(str(error)) from error
+    show_or_write(made, select_format(options.format, options.json), options.out)
+    return 0
