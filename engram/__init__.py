@@ -1,4 +1,4 @@
-"""engram evaluates continual learning: scenarios from any image set, methods under one protocol, checked numbers.
+"""engram evaluates continual learning: scenarios from any dataset, methods under one protocol, checked numbers.
 
     import engram as eg
 
@@ -10,126 +10,73 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-__version__ = "0.1.0"
+__version__ = "0.2.0.dev0"
 
 if TYPE_CHECKING:
-    from engram.data import Images, images
-    from engram.learning.evaluate import Evaluation
-    from engram.learning.learner import Learner, Params, Training
-    from engram.learning.method import Method
-    from engram.methods._penalty import QuadraticPenalty
-    from engram.methods.adagrad import Adagrad
-    from engram.methods.adam import Adam
-    from engram.methods.dgr import DGR
-    from engram.methods.ewc import EWC
-    from engram.methods.gem import GEM
-    from engram.methods.gem_textbook import GEMTextbook
-    from engram.methods.l2 import L2
-    from engram.methods.lwf import LwF
-    from engram.methods.mas import MAS
-    from engram.methods.offline import Offline
-    from engram.methods.online_ewc import OnlineEWC
-    from engram.methods.rehearsal import Rehearsal
-    from engram.methods.rehearsal_c import RehearsalC
-    from engram.methods.rtf import RtF
-    from engram.methods.sgd import SGD
-    from engram.methods.si import SI
-    from engram.nets.cnn import CNN
-    from engram.nets.mlp import MLP
-    from engram.runs.records import Record
-    from engram.runs.run import run
-    from engram.scenarios.categorize import categorize
-    from engram.scenarios.create import scenario
-    from engram.scenarios.permute import permute
-    from engram.scenarios.queue import queue
-    from engram.scenarios.split import split
-    from engram.scenarios.task import Batch, Data, Task, Tasks
+    from engram.analysis.metrics import Metric as Metric
+    from engram.core.ranges import Each as Each
+    from engram.core.ranges import Log as Log
+    from engram.data import Images as Images
+    from engram.data import images as images
+    from engram.learning.budget import fit_budget as fit_budget
+    from engram.learning.evaluate import Evaluation as Evaluation
+    from engram.learning.learner import Learner as Learner
+    from engram.learning.learner import Params as Params
+    from engram.learning.learner import Training as Training
+    from engram.learning.method import Method as Method
+    from engram.methods._penalty import QuadraticPenalty as QuadraticPenalty
+    from engram.methods.adagrad import Adagrad as Adagrad
+    from engram.methods.adam import Adam as Adam
+    from engram.methods.dgr import DGR as DGR
+    from engram.methods.ewc import EWC as EWC
+    from engram.methods.gem import GEM as GEM
+    from engram.methods.gem_textbook import GEMTextbook as GEMTextbook
+    from engram.methods.l2 import L2 as L2
+    from engram.methods.lwf import LwF as LwF
+    from engram.methods.mas import MAS as MAS
+    from engram.methods.offline import Offline as Offline
+    from engram.methods.online_ewc import OnlineEWC as OnlineEWC
+    from engram.methods.rehearsal import Rehearsal as Rehearsal
+    from engram.methods.rehearsal_c import RehearsalC as RehearsalC
+    from engram.methods.rtf import RtF as RtF
+    from engram.methods.sgd import SGD as SGD
+    from engram.methods.si import SI as SI
+    from engram.nets.cnn import CNN as CNN
+    from engram.nets.mlp import MLP as MLP
+    from engram.nets.net import Net as Net
+    from engram.runs.records import Record as Record
+    from engram.runs.run import run as run
+    from engram.runs.spec import Spec as Spec
+    from engram.scenarios.categorize import categorize as categorize
+    from engram.scenarios.create import scenario as scenario
+    from engram.scenarios.permute import permute as permute
+    from engram.scenarios.queue import queue as queue
+    from engram.scenarios.scenario import Scenario as Scenario
+    from engram.scenarios.split import split as split
+    from engram.scenarios.task import Batch as Batch
+    from engram.scenarios.task import Data as Data
+    from engram.scenarios.task import Task as Task
+    from engram.scenarios.task import Tasks as Tasks
+    from engram.workbench import compare as compare
+    from engram.workbench import load as load
+    from engram.workbench import read as read
+    from engram.workbench import search as search
+    from engram.workbench import study as study
+    from engram.workbench import table as table
 
-_HOMES = {
-    "Images": "data",
-    "images": "data",
-    "Record": "runs.records",
-    "run": "runs.run",
-    "Evaluation": "learning.evaluate",
-    "Learner": "learning.learner",
-    "Training": "learning.learner",
-    "Method": "learning.method",
-    "Params": "learning.learner",
-    "QuadraticPenalty": "methods._penalty",
-    "Batch": "scenarios.task",
-    "Data": "scenarios.task",
-    "Task": "scenarios.task",
-    "Tasks": "scenarios.task",
-    "Adagrad": "methods.adagrad",
-    "Adam": "methods.adam",
-    "Offline": "methods.offline",
-    "DGR": "methods.dgr",
-    "EWC": "methods.ewc",
-    "GEM": "methods.gem",
-    "GEMTextbook": "methods.gem_textbook",
-    "L2": "methods.l2",
-    "LwF": "methods.lwf",
-    "MAS": "methods.mas",
-    "OnlineEWC": "methods.online_ewc",
-    "Rehearsal": "methods.rehearsal",
-    "RehearsalC": "methods.rehearsal_c",
-    "RtF": "methods.rtf",
-    "SI": "methods.si",
-    "SGD": "methods.sgd",
-    "CNN": "nets.cnn",
-    "MLP": "nets.mlp",
-    "categorize": "scenarios.categorize",
-    "scenario": "scenarios.create",
-    "permute": "scenarios.permute",
-    "queue": "scenarios.queue",
-    "split": "scenarios.split",
-}
-__all__ = [
-    "CNN",
-    "DGR",
-    "EWC",
-    "GEM",
-    "L2",
-    "MAS",
-    "MLP",
-    "SGD",
-    "SI",
-    "Adagrad",
-    "Adam",
-    "Batch",
-    "Data",
-    "Evaluation",
-    "GEMTextbook",
-    "Images",
-    "Learner",
-    "LwF",
-    "Method",
-    "Offline",
-    "OnlineEWC",
-    "Params",
-    "QuadraticPenalty",
-    "Record",
-    "Rehearsal",
-    "RehearsalC",
-    "RtF",
-    "Task",
-    "Tasks",
-    "Training",
-    "categorize",
-    "images",
-    "permute",
-    "queue",
-    "run",
-    "scenario",
-    "split",
-]
+
+def _homes() -> dict[str, str]:
+    """name → module, read from the imports above: a public name is listed once."""
+    from engram.core.facts import parse_module
+
+    return {name: module for name, (module, _) in parse_module("engram").typed.items()}
 
 
 def __getattr__(name: str) -> Any:
-    if name in _HOMES:
-        return getattr(importlib.import_module(f"engram.{_HOMES[name]}"), name)
+    if not name.startswith("_") and (home := _homes().get(name)):
+        return getattr(importlib.import_module(home), name)
     raise AttributeError(f"module 'engram' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    return __all__
+    return sorted([*_homes(), "__version__"])

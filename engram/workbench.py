@@ -7,9 +7,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from engram.core.messages import unknown
+from engram.core.registry import load_file
 from engram.runs.defaults import Protocol
 from engram.runs.records import Record, read_records
 from engram.runs.setting import Setting, group_by_setting
@@ -20,6 +21,7 @@ from engram.studies.table import Cell, CellRuns, GivenResults, Results, VariantC
 
 if TYPE_CHECKING:
     from engram.report.written import Format
+    from engram.search.ledger import Tuned
 
 SHOWN_ROWS, SHOWN_COLUMNS = ("method", "row"), ("scenario", "column")
 VALUES = ("average_accuracy", "value", "accuracy", "mean")
@@ -202,6 +204,62 @@ def study(
             )
     records = [record for record in read_records(folder) if record.seed in used]
     return make_table(wanted, records, rows=rows, columns=columns, metric=metric)
+
+
+def compare(table: str, results: str | Path = "results", **options: Any) -> StudyTable:
+    """A published table against the records of a folder: `eg.compare("table2").cells`; runs nothing."""
+    return make_table(as_study(table), read(results), **options)
+
+
+def table(
+    records: str | Path | Sequence[Record],
+    *,
+    rows: str = "method",
+    columns: str = "scenario",
+    baseline: str = "",
+    metric: str = "average-accuracy",
+) -> StudyTable:
+    """A table of records that belong to no study, from a folder or a list of them."""
+    found = read(records) if isinstance(records, str | Path) else records
+    return table_of_records(found, rows=rows, columns=columns, baseline=baseline, metric=metric)
+
+
+def search(
+    scenario: str,
+    methods: Sequence[str],
+    *,
+    trials: int = 12,
+    seeds: int = 10,
+    select_on: Literal["holdout", "test"] = "holdout",
+    out: str | Path = "runs/search",
+    workers: int | None = None,
+) -> list[Tuned]:
+    """Tunes every method with the same number of trials on held-out training data, then runs each with its best
+    values; the ledger of what was found and spent."""
+    from engram.engines.driver import run_jobs
+    from engram.engines.local import Local
+    from engram.runs.spec import default_spec
+    from engram.search.ledger import tuned
+    from engram.search.trials import check_folder, run_search
+
+    folder = Path(out)
+    bases = [default_spec(scenario, method) for method in methods]
+    check_folder(folder, bases, trials, select_on)
+    with closing(Local(workers)) as engine:
+        done = run_search(
+            bases,
+            lambda jobs: list(run_jobs(jobs, folder, engine=engine)),
+            trials=trials,
+            seeds=range(seeds),
+            select_on=select_on,
+        )
+        records = [record for _, record in done]
+    return tuned(records)
+
+
+def load(file: str | Path) -> list[str]:
+    """Adds the methods, networks, scenarios and metrics that a Python file defines; their names."""
+    return [loaded.name for loaded in load_file(Path(file))]
 
 
 def read_csv(path: Path) -> list[dict[str, Any]]:

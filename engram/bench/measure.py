@@ -93,7 +93,7 @@ def make_stepper(spec: Spec, task_number: int = 0) -> tuple[Learner, Method, Tas
     learner.task = task.index
     method.begin_task(learner, task)
     data = method.data(task)
-    side_steps = [side for m in method.members() if (side := m.side_step(learner)) is not None]
+    side_steps = [beside for m in method.members() if (beside := m.side_step(learner)) is not None]
 
     def endless() -> Iterator[Batch]:
         while True:

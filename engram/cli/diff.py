@@ -12,7 +12,7 @@ import tyro
 from rich.markup import escape
 from rich.table import Table
 
-from engram.analysis.differences import Difference, differences
+from engram.analysis.differences import Difference, find_differences
 from engram.cli import WrongCallError
 from engram.cli.options import parse_options
 from engram.cli.screen import ERR, OUT
@@ -36,7 +36,7 @@ def diff(arguments: list[str]) -> int:
     """The command."""
     options = parse_options(DiffOptions, arguments, "engram diff")
     a, b = whole(options.a), whole(options.b)
-    found = differences(a, b)
+    found = find_differences(a, b)
     if options.json:
         print(json.dumps([one.to_json() for one in found]))
     else:

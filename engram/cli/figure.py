@@ -26,7 +26,7 @@ class FigureOptions:
 
 def figure(arguments: list[str]) -> int:
     """The command."""
-    from engram.report.style import checked, save
+    from engram.report.style import check_picture_path, save
 
     names = "\n".join(f"  {name:<13}{FIGURES.facts(name).summary}" for name in FIGURES)
     usage = f"usage: engram figure NAME [--out FILE] [--results DIR] [flags of the figure]\n\n{names}"
@@ -43,7 +43,7 @@ def figure(arguments: list[str]) -> int:
         base = cls()
         flags = flags_of("figure", base, {}, "")
         options = parse_flags(flags, FigureOptions, rest, f"engram figure {name}", cls.__doc__ or name)
-        out = checked(options.out or Path(f"{name}.png"))
+        out = check_picture_path(options.out or Path(f"{name}.png"))
         writable(out.parent)
         picture = cls(**given(flags, options, "figure")).draw(read_places(options.results))
     except ValueError as error:

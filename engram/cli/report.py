@@ -38,7 +38,7 @@ class PageOptions:
 
 @dataclass
 class ReportOptions(PageOptions):
-    """All records as one HTML file that opens from disk: tables against published numbers, every run behind every cell."""
+    """All records as one HTML file that opens from disk: tables, and every run behind every cell."""
 
     out: Path = Path("report.html")
     """The file."""

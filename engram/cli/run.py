@@ -36,7 +36,7 @@ from engram.cli.screen import ERR, OUT, writable
 from engram.cli.sweep import engine_of, sweep
 from engram.core.messages import count
 from engram.core.registry import METHODS
-from engram.data import blank
+from engram.data import use_blank_images
 from engram.engines.driver import At, Engine, Job
 from engram.runs.defaults import Protocol
 from engram.runs.records import Record
@@ -126,7 +126,7 @@ def run(arguments: list[str]) -> int:
     try:
         arguments, net, scenario_name = net_and_letters(arguments, scenario_name)
         protocol, optimizer = protocol_of(arguments), chosen_optimizer(arguments)
-        with blank() if asks_help else nullcontext():
+        with use_blank_images() if asks_help else nullcontext():
             setting = default_or_refuse(scenario_name, method_name, protocol, net, optimizer)
             base = spec_of_setting(setting)
     except ValueError as error:

@@ -22,7 +22,7 @@ from engram.cli.screen import ERR, OUT, writable
 from engram.cli.sweep import engine_of, sweep
 from engram.engines.driver import Job
 from engram.report.sensitivity import sensitivity
-from engram.report.style import checked, save
+from engram.report.style import check_picture_path, save
 from engram.runs.defaults import Protocol
 from engram.runs.records import Record, read_records
 from engram.runs.spec import Spec, default_spec
@@ -66,7 +66,7 @@ def search(arguments: list[str]) -> int:
     figure = options.figure or options.out / "sensitivity.png"
     try:
         writable(figure.parent)
-        checked(figure)
+        check_picture_path(figure)
         bases = specs(options)
         done = search_all(bases, options)
     except ValueError as error:

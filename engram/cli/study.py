@@ -36,9 +36,8 @@ class StudyOptions(EngineOptions):
     """Only these rows."""
     columns: tuple[str, ...] = ()
     """Only these columns."""
-    seeds: Annotated[
-        int | None, tyro.conf.arg(help="Runs per cell: seeds 0, 1, 2, …; by default as the study says.")
-    ] = None
+    seeds: int | None = None
+    """Runs per cell: seeds 0, 1, 2, …; by default as the study says."""
     metric: str = ""
     """What the table shows; by default the study's metric, else average-accuracy. `engram ls metrics` lists them."""
     format: Format = "text"
@@ -179,9 +178,8 @@ class ReproduceOptions(EngineOptions):
     """Tables 5 and 6: initial heads. The tables have random ones, Figures 4 and 5 both."""
     letters: Literal["emnist-letters", "cyrillic-letters"] = "emnist-letters"
     """Tables 5 and 6: the dataset of letters; cyrillic-letters stand in if EMNIST's cannot be had, and are named."""
-    seeds: Annotated[
-        int | None, tyro.conf.arg(help="Runs per cell: seeds 0, 1, 2, …; by default as the table says.")
-    ] = None
+    seeds: int | None = None
+    """Runs per cell: seeds 0, 1, 2, …; by default as the table says."""
     results: Path = Path("results")
     """Folder for the records, one folder per paper and one file per table; what is recorded there is not run again."""
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 ROOT = Path(__file__).parents[1]
 COMPUTED = object()
@@ -34,25 +34,40 @@ class Facts:
         return self.doc.split("\n")[0].partition(". ")[0].rstrip(".")
 
 
+class ModuleSource(NamedTuple):
+    """What a module of this package defines and imports."""
+
+    classes: dict[str, ast.ClassDef]
+    imported: dict[str, tuple[str, str]]
+    """name → (module, name there)."""
+    typed: dict[str, tuple[str, str]]
+    """The same, under `if TYPE_CHECKING`."""
+
+
 @cache
-def parse_module(module: str) -> tuple[dict[str, ast.ClassDef], dict[str, tuple[str, str]]]:
-    """(classes by name, imported names → where they come from) of a module of this package."""
+def parse_module(module: str) -> ModuleSource:
+    """Reads a module of this package without importing it."""
     place = ROOT.joinpath(*module.split(".")[1:])
     path = place / "__init__.py" if place.is_dir() else place.with_suffix(".py")
     tree = ast.parse(path.read_text(encoding="utf-8"))
     classes = {node.name: node for node in tree.body if isinstance(node, ast.ClassDef)}
-    imported = {
+    typed = [part for node in tree.body if isinstance(node, ast.If) for part in node.body]
+    return ModuleSource(classes, imports_in(tree.body), imports_in(typed))
+
+
+def imports_in(body: Iterable[ast.stmt]) -> dict[str, tuple[str, str]]:
+    """The names that statements import from this package."""
+    return {
         alias.asname or alias.name: (node.module, alias.name)
-        for node in tree.body
+        for node in body
         if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("engram")
         for alias in node.names
     }
-    return classes, imported
 
 
 def bases_of(module: str, class_name: str) -> Iterator[tuple[str, str]]:
     """The classes of this package that a class inherits from directly, as (module, name)."""
-    classes, imported = parse_module(module)
+    classes, imported, _ = parse_module(module)
     for base in classes[class_name].bases:
         name = base.id if isinstance(base, ast.Name) else ""
         if name in classes:
@@ -77,7 +92,7 @@ def class_facts(module: str, class_name: str) -> Facts:
         literals |= inherited.literals
         defaults |= inherited.defaults
         docs |= inherited.docs
-    node = parse_module(module)[0][class_name]
+    node = parse_module(module).classes[class_name]
     for statement, following in zip(node.body, [*node.body[1:], None], strict=False):
         if isinstance(statement, ast.Assign) and isinstance(statement.targets[0], ast.Name):
             literals[statement.targets[0].id] = literal(statement.value)

@@ -44,7 +44,7 @@ class Registry(MutableMapping[str, type[T]], Generic[T]):
             if path.stem.startswith("_"):  # what several entries share
                 continue
             module = f"{self.package}.{path.stem}" if place.is_dir() else self.package
-            classes = [name for name in parse_module(module)[0] if inherits(module, name, self.base)]
+            classes = [name for name in parse_module(module).classes if inherits(module, name, self.base)]
             for class_name in classes:
                 stated = class_facts(module, class_name).literals.get("name")
                 if stated or class_name == classes[-1]:

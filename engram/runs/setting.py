@@ -75,8 +75,8 @@ class Setting:
         """The setting with a hash of all its parts that come from files: edited code is another setting."""
         parts = [("scenario", SCENARIOS, scenario_class(self.scenario)), ("net", NETS, str(self.value("net.name")))]
         parts += [("method" if len(self.members) == 1 else f"method.{m}", METHODS, m) for m in self.members]
-        added = [(group, registry.added[name]) for group, registry, name in parts if name in registry.added]
-        hashes = {f"{group}.{OWN_CODE}": hash_code(cls) for group, cls in added}
+        own: dict[str, Any] = {group: registry.added[name] for group, registry, name in parts if name in registry.added}
+        hashes = {f"{group}.{OWN_CODE}": hash_code(entry) for group, entry in own.items()}
         return Setting(self.scenario, self.method, {**self.values, **hashes}, self.sources) if hashes else self
 
     def described(self) -> str:
