@@ -58,7 +58,7 @@ def measure_all(scenario: str = "split-mnist/class", method: str = "adam", net: 
 
 def time_step_and_products(spec: Spec) -> dict[str, Any]:
     """Time a training step and the matrix products that it cannot avoid, alternating."""
-    learner, _, task, step = stepper(spec)
+    learner, _, task, step = make_stepper(spec)
     with task.train.opened(load=True):
         products = make_products(learner, spec.training.batch)
         best_step = best_products = float("inf")
@@ -72,7 +72,7 @@ def time_step_and_products(spec: Spec) -> dict[str, Any]:
     }
 
 
-def stepper(spec: Spec, task_number: int = 0) -> tuple[Learner, Method, Task, Callable[[], None]]:
+def make_stepper(spec: Spec, task_number: int = 0) -> tuple[Learner, Method, Task, Callable[[], None]]:
     """A learner on one of its tasks and a function that does one training step, including the drawing of its batch.
 
     What a method trains beside the network takes its step too.
@@ -117,16 +117,16 @@ def compare_to_bare_loop(spec: Spec) -> dict[str, Any]:
     """Time a step on the last task and a step of a bare loop with the same work, alternating; best of five each."""
     fits = spec.method_name in ("dgr", "rtf") and spec.scenario.normalize is None  # the bare loop is written for this
     bare = load_yardstick("replay") if fits else None
-    learner, _, task, step = stepper(spec, len(spec.scenario.sizes()) - 1)
+    learner, _, task, step = make_stepper(spec, len(spec.scenario.sizes()) - 1)
     with task.train.opened(load=True):
-        theirs = bare.stepper(spec.method_name, bare_setting(bare, learner, task)) if bare else lambda: None
+        theirs = bare.stepper(spec.method_name, make_bare_setting(bare, learner, task)) if bare else lambda: None
         rounds = [time_in_turns(step, theirs) for _ in range(ROUNDS)]
     ours, bare_s = (min(times) for times in zip(*rounds, strict=True))
     values = {"step_ms": 1000 * ours}
     return values | {"bare_ms": 1000 * bare_s, "bare_ratio": ours / bare_s} if bare else values
 
 
-def bare_setting(bare: ModuleType, learner: Learner, task: Task) -> Any:
+def make_bare_setting(bare: ModuleType, learner: Learner, task: Task) -> Any:
     """The learner's task in the form that the bare loop takes."""
     tasks, past = learner.tasks, learner.task
     everything = task.train.batch(torch.arange(len(task.train)))
@@ -154,8 +154,8 @@ def measure_methods(scenario: str, names: Sequence[str], net: str = "mlp") -> di
     last = len(plain.scenario.tasks(0)) - 1
     costs: dict[str, Any] = {}
     for name in names:
-        *_, task, plain_step = stepper(plain, last)
-        *_, other_task, step = stepper(default_spec(scenario, name, net=net), last)
+        *_, task, plain_step = make_stepper(plain, last)
+        *_, other_task, step = make_stepper(default_spec(scenario, name, net=net), last)
         with task.train.opened(load=True), other_task.train.opened(load=True):
             pairs = [time_pair(plain_step, step) for _ in range(2 * ROUNDS * STEPS)]
             costs[name] = median(seconds / plain_seconds for plain_seconds, seconds in pairs)
@@ -165,7 +165,7 @@ def measure_methods(scenario: str, names: Sequence[str], net: str = "mlp") -> di
 
 def measure_fisher(spec: Spec) -> float:
     """The time of one task's Fisher information, in epochs of training on that task."""
-    learner, _, task, step = stepper(spec)
+    learner, _, task, step = make_stepper(spec)
     with task.train.opened(load=True):
         epoch, importance = [], []
         for _ in range(3):
@@ -266,7 +266,7 @@ def compare_to_dataloader(spec: Spec) -> dict[str, Any]:
     plain = load_yardstick("dataloader") if fits else None  # it is written for such images
     if plain is None or plain.__file__ is None:
         return {"dataloader_ms": None, "dataloader_ratio": None}
-    *_, task, step = stepper(spec)
+    *_, task, step = make_stepper(spec)
     assert isinstance(spec.net, MLP)
     sizes = (len(task.classes), *spec.net.hidden)
     command = [sys.executable, plain.__file__, images.name, *map(str, sizes)]

@@ -11,7 +11,7 @@ from typing import Any
 from rich.markup import escape
 from rich.table import Table
 
-from engram.bench.measure import stepper
+from engram.bench.measure import make_stepper
 from engram.cli.options import Flag
 from engram.cli.resolve import members_by_prefix
 from engram.cli.screen import OUT
@@ -55,7 +55,7 @@ def estimate(spec: Spec) -> dict[str, Any]:
     """Steps, bytes, and seconds from a few real steps."""
     settle(spec.threads)
     replays = any(member.replays for member in spec.method.members())
-    learner, method, _, step = stepper(spec, task_number=int(replays))
+    learner, method, _, step = make_stepper(spec, task_number=int(replays))
     tasks = learner.tasks
     steps = total_steps(method, spec.training, method.curriculum(tasks))
     times = []

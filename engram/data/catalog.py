@@ -17,7 +17,7 @@ from engram.data.sets import SETS, PublishedDataset
 CATALOG: dict[str, PublishedDataset] = {dataset.name: dataset for dataset in SETS}
 KEPT_IN_MEMORY = 6
 """Number of datasets that are kept after loading: one more than the longest queue has."""
-_LOADED: dict[tuple[str, str], Images] = {}
+_LOADED_IMAGES: dict[tuple[str, str], Images] = {}
 _BLANK: dict[str, Images] = {}
 
 
@@ -31,11 +31,11 @@ def images(name: str, *, say: Say = tell) -> Images:
         return _BLANK[name]
     path, _ = _find_prepared(name)
     origin = f"{path} {path.stat().st_mtime_ns}" if path else str(data_folders())
-    if (name, origin) not in _LOADED:
-        while len(_LOADED) >= KEPT_IN_MEMORY:
-            del _LOADED[next(iter(_LOADED))]
-        _LOADED[name, origin] = _read(name, say)
-    return _LOADED[name, origin]
+    if (name, origin) not in _LOADED_IMAGES:
+        while len(_LOADED_IMAGES) >= KEPT_IN_MEMORY:
+            del _LOADED_IMAGES[next(iter(_LOADED_IMAGES))]
+        _LOADED_IMAGES[name, origin] = _read(name, say)
+    return _LOADED_IMAGES[name, origin]
 
 
 @contextmanager

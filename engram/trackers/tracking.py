@@ -8,9 +8,10 @@ import statistics
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from engram.core.messages import Say, tell
+from engram.core.registry import TRACKERS
 from engram.engines.driver import At
 from engram.learning.train import Progress
 from engram.runs.records import Record
@@ -18,14 +19,15 @@ from engram.runs.spec import Spec
 
 LogAxis = Literal["step", "task"]
 """What values are plotted against: gradient steps, or tasks learned."""
-TrackerName = Literal["tensorboard", "mlflow", "wandb"]
 PROJECT = "engram"
 
 
 class Tracker(ABC):
     """One run in one tracker."""
 
-    package: str
+    name: ClassVar[str]
+    package: ClassVar[str]
+    """The package that the tracker needs."""
 
     @abstractmethod
     def __init__(self, folder: Path, key: str, name: str, values: dict[str, Any]) -> None:
@@ -46,6 +48,7 @@ class Tracker(ABC):
 class TensorBoard(Tracker):
     """One folder per run; show them with `tensorboard --logdir DIR/tensorboard`."""
 
+    name = "tensorboard"
     package = "tensorboard"
 
     def __init__(self, folder: Path, key: str, name: str, values: dict[str, Any]) -> None:
@@ -71,6 +74,7 @@ class TensorBoard(Tracker):
 class MLflow(Tracker):
     """One folder; show it with `MLFLOW_ALLOW_FILE_STORE=true mlflow ui --backend-store-uri DIR/mlflow`."""
 
+    name = "mlflow"
     package = "mlflow"
 
     def __init__(self, folder: Path, key: str, name: str, values: dict[str, Any]) -> None:
@@ -110,6 +114,7 @@ class MLflow(Tracker):
 class WandB(Tracker):
     """An offline run; `wandb sync` uploads it."""
 
+    name = "wandb"
     package = "wandb"
 
     def __init__(self, folder: Path, key: str, name: str, values: dict[str, Any]) -> None:
@@ -139,9 +144,6 @@ class WandB(Tracker):
         return any(folder.glob(f"wandb/offline-run-*-{key}"))
 
 
-TRACKERS: dict[str, type[Tracker]] = {"tensorboard": TensorBoard, "mlflow": MLflow, "wandb": WandB}
-
-
 class Tracking:
     """The trackers of one command. Runs are logged live if their progress is reported, else from their records."""
 
@@ -151,7 +153,7 @@ class Tracking:
         self.live: dict[str, dict[str, Tracker]] = {}
         self.seen: set[tuple[str, int]] = set()
         for name in self.names:
-            package = TRACKERS[name].package
+            package = TRACKERS.find(name).package
             if importlib.util.find_spec(package) is None:
                 how = "pip install -e '.[track]' in engram's checkout"
                 raise ValueError(f"track {name} needs the package {package}: {how}")

@@ -5,7 +5,7 @@ import torch
 from helpers import blobs
 
 import engram as eg
-from engram.bench.measure import bare_setting, load_yardstick, stepper
+from engram.bench.measure import load_yardstick, make_bare_setting, make_stepper
 from engram.core.streams import stream
 from engram.runs.spec import Spec
 
@@ -20,7 +20,7 @@ def at_last_task(name: str, kind: str):
         eg.MLP(9, 7),
         eg.Training(steps=100, batch=16, lr=0.01, drop_last=True),
     )
-    return *stepper(spec, 2), load_yardstick("replay")
+    return *make_stepper(spec, 2), load_yardstick("replay")
 
 
 def copied(source: torch.nn.Module, to: torch.nn.Module) -> None:
@@ -37,7 +37,7 @@ def same(ours: torch.nn.Module, theirs: torch.nn.Module) -> None:
 @pytest.mark.parametrize("kind", ["task", "domain", "class"])
 def test_replay_through_feedback(kind):
     learner, _, task, step, bare = at_last_task("rtf", kind)
-    setting = bare_setting(bare, learner, task)
+    setting = make_bare_setting(bare, learner, task)
     assert (setting.hidden, setting.outputs) == ((9, 7), learner.tasks.outputs)
     theirs = bare.VAE(25, setting.hidden, setting.outputs)
     copied(learner.net, theirs)
@@ -54,7 +54,7 @@ def test_replay_through_feedback(kind):
 def test_deep_generative_replay(kind):
     """The network and the generator take their batches from one stream, in turns."""
     learner, method, task, step, bare = at_last_task("dgr", kind)
-    setting = bare_setting(bare, learner, task)
+    setting = make_bare_setting(bare, learner, task)
     solver, vae = bare.solver_of(setting), bare.VAE(25, setting.hidden)
     copied(learner.net, solver)
     copied(method.generator, vae)

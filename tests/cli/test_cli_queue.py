@@ -70,7 +70,7 @@ def test_sets_whose_classes_have_no_common_divisor_are_a_task_each(engram: Engra
     single = engram("describe", "queue-tiny+of5/task", "--classes-per-task", "1", "--json").json
     assert len(single["tasks"]) == 9
     wrong = engram("describe", "queue-tiny+of6/task", "--classes-per-task", "4")
-    assert (wrong.status, "every set's: 1, 2\n" in wrong.err) == (2, True)
+    assert (wrong.status, "those of every dataset: 1, 2\n" in wrong.err) == (2, True)
 
 
 @pytest.mark.parametrize("kind", ["task", "domain", "class", "class-known", "iid"])

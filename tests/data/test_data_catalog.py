@@ -1,4 +1,4 @@
-"""The sets by name: known answers on the real ones, made-up ones in each published form, names, own files."""
+"""Datasets by name: known values of the real ones, made-up ones in each published form, names, own files."""
 
 import dataclasses
 import gzip
@@ -31,7 +31,7 @@ def test_mnist_has_the_published_number_of_images_of_each_digit(mnist):
     assert mnist.shape == (1, 28, 28)
     assert mnist.x_train[0, 5, 12:16].tolist() == [3, 18, 18, 18]  # the top of the first 5
     assert mnist.fingerprint == "sha256:53b4de002add035e"
-    # The mean and deviation that everyone normalises with.
+    # The mean and standard deviation that everyone normalises with.
     share = np.bincount(mnist.x_train.ravel(), minlength=256) / mnist.x_train.size
     mean = share @ np.arange(256) / 255
     assert mean == pytest.approx(0.1307, abs=5e-5)
@@ -227,14 +227,14 @@ def test_an_unknown_name_is_refused_with_the_nearest_and_all(folders):
             call("../mnist")
 
 
-def test_a_set_that_nobody_publishes_says_which_file_to_put_where(folders):
+def test_a_dataset_that_nobody_publishes_says_which_file_to_put_into_which_folder(folders):
     with pytest.raises(DataError, match=r"put the prepared file cyrillic-letters\.npz in") as refused:
         images("cyrillic-letters")
     assert all(str(folder) in str(refused.value) for folder in folders)
 
 
 @pytest.mark.parametrize("call", [images, get])
-def test_where_nothing_can_be_had_each_prepared_file_that_would_do_is_named(folders, monkeypatch, dead, call):
+def test_if_no_source_works_the_error_names_the_prepared_files_that_can_be_used(folders, monkeypatch, dead, call):
     known = CATALOG["svhn"]
     forms = tuple(dataclasses.replace(form, sources=(Host(dead),)) for form in known.forms)
     monkeypatch.setitem(CATALOG, "svhn", dataclasses.replace(known, forms=forms))
@@ -253,7 +253,7 @@ def test_every_set_has_as_many_class_names_as_classes_and_each_file_a_hash():
 
 
 def test_the_long_queue_is_made_from_the_published_files(folders, monkeypatch):
-    """All five sets in the forms of their hosts, the two in colour among them, become 78 tasks of 28×28 pixels."""
+    """All five datasets in their published forms, two of them in colour, become 78 tasks of 28×28 pixels."""
     forms = {
         "mnist": mnist_files, "fashion-mnist": mnist_files, "emnist-letters": emnist_files, "svhn": svhn_files,
         "cifar100": cifar100_files,

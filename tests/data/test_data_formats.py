@@ -75,7 +75,7 @@ def test_idx_plain_and_gzipped(pack, tmp_path):
     assert read_idx(pack(idx(Y))).tolist() == [7, 0, 9]
 
 
-def test_arrays_of_a_reader_can_be_written():  # torch warns where they cannot
+def test_arrays_of_a_reader_can_be_written():  # torch warns if they cannot
     x, y = read_svhn(mat(**SVHN))
     for array in (read_idx(idx(Y)), x, y, *cifar(tar(CIFAR))[:4], read_strip(png(X.reshape(3, 1024, 3)))):
         assert array.flags.writeable
@@ -97,7 +97,7 @@ def test_cifar_records_are_planes_and_the_last_label_counts():
     assert cifar(tar({name: CIFAR[name] for name in ("c/test.bin", "c/train.bin")})).classes is None
 
 
-def test_a_strip_has_an_image_a_row_pixels_row_after_row():
+def test_a_row_of_a_strip_is_a_flattened_image():
     assert (read_strip(png(X.reshape(3, 1024, 3))) == X).all()
 
 

@@ -1,4 +1,4 @@
-"""Drivers that are killed, disks that are full, two drivers at once: finished records stay, and going on ends alike."""
+"""Killed drivers, full disks, two drivers at once: finished records are kept, and resuming gives the same results."""
 
 import os
 import resource
@@ -147,7 +147,7 @@ def test_who_waits_for_a_driver_that_is_killed_takes_its_run_over(sweep: Sweep, 
     pid = sweep.pid_at(0)
     assert pid == first.pid  # a single run needs no worker
     store = Store(sweep.out)
-    assert store.claim(sweep.job(0).key) is None
+    assert store.lock_run(sweep.job(0).key) is None
     second = start(1)
     line_with(second.stderr, "waiting")
     hold.unlink()
@@ -210,7 +210,7 @@ def one_by_one(sweep: Sweep, seeds: int, said: list[str]) -> None:
 
 
 def test_a_file_that_may_not_grow_is_said_too(sweep: Sweep) -> None:
-    """As above for who may not mount: the limit lets a third of the second record through."""
+    """As above, without mounting: the limit allows a third of the second record."""
     list(run_jobs([sweep.job(0)], sweep.out))
     path = sweep.out / "records.jsonl"
     before = path.read_bytes()

@@ -1,4 +1,4 @@
-"""The kind is read off data that the code has never seen, and its test on images keeps its level and has power."""
+"""The kind is measured on data that the code has never seen; the test on images keeps its level and has power."""
 
 import json
 from collections.abc import Callable
@@ -38,7 +38,7 @@ def permuted(x: NDArray[Any], seed: int) -> NDArray[Any]:
 
 
 def blobs(classes: list[int], shift: float = 0.0, n: int = 120, seed: int = 0) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Gaussian clouds, one a class, whose centres are 3 apart; `shift` moves all of them."""
+    """Gaussian clouds, one per class, with centres 3 apart; `shift` moves all of them."""
     y = np.repeat(classes, n)
     x = rng(seed).normal(size=(len(y), 10))
     x[:, 0] += 3 * y
@@ -165,7 +165,7 @@ def test_a_class_on_one_side_only_is_named() -> None:
     assert (second.tasks, second.classes_only_in_first, second.classes_only_in_second) == ((2, 3), [], [])
 
 
-def test_rows_are_those_of_the_printed_table() -> None:
+def test_rows_are_those_of_the_published_table() -> None:
     halves, split = parts(2), pairs_of_digits()
     rows = [
         categorize(halves, "single").row,
@@ -214,7 +214,7 @@ def test_several_strips_give_the_same_as_one(monkeypatch: pytest.MonkeyPatch) ->
 
 
 @pytest.mark.parametrize(("n", "m"), [(15, 15), (8, 40)])
-def test_p_values_are_uniform_where_nothing_differs(n: int, m: int) -> None:
+def test_p_values_are_uniform_if_nothing_differs(n: int, m: int) -> None:
     draws = rng(5)
     p = [two_sample_test(draws.gamma(1.0, size=(n, 4)), draws.gamma(1.0, size=(m, 4)))[2] for _ in range(600)]
     assert kstest(p, "uniform").pvalue > 0.01
@@ -222,7 +222,7 @@ def test_p_values_are_uniform_where_nothing_differs(n: int, m: int) -> None:
     assert np.sum(np.array(p) <= module.IMAGE_TEST_ALPHA) <= 4  # 0.6 expected; 5 or more have a chance of 0.0004
 
 
-def test_digits_dealt_at_random_are_rarely_told_apart() -> None:
+def test_random_samples_of_digits_are_rarely_told_apart() -> None:
     draws, flat, rejected = rng(6), DIGITS.reshape(len(DIGITS), -1), 0
     for _ in range(100):
         some = draws.permutation(len(flat))[:100]
@@ -314,6 +314,6 @@ X, Y = np.zeros((4, 2, 2)), np.zeros(4, int)
         ([(X, Y), (X, Y)], "both", "heads is 'both'; choose 'single' .* or 'multi'"),
     ],
 )
-def test_what_is_wrong_is_said(tasks: Tasks, heads: Any, words: str) -> None:
+def test_wrong_arguments_are_refused(tasks: Tasks, heads: Any, words: str) -> None:
     with pytest.raises(ValueError, match=words):
         categorize(tasks, heads)

@@ -85,7 +85,7 @@ def test_pixels_are_padded_scaled_and_normalised_by_the_paper_s_constants(mnist,
 
 def test_the_padded_images_have_the_statistics_that_the_constants_are_rounded_from(mnist):
     tasks = eg.permute(mnist, permutations=2, kind="domain", pad=2, normalize="train").tasks(0)
-    # a pixel v comes out as (v/255 − mean) / deviation, so two pixels give both numbers back
+    # a pixel v comes out as (v/255 − mean) / standard deviation, so two pixels give both numbers back
     black, white = (everything_of(tasks, value) for value in (0, 255))
     deviation = 1 / (white - black)
     assert deviation == pytest.approx(0.2752, abs=5e-5)

@@ -1,4 +1,4 @@
-"""Permuting: one order of the pixels a task, border and channels included."""
+"""Permute: one permutation of the pixels per task, including border and channels."""
 
 import numpy as np
 import pytest
@@ -100,7 +100,7 @@ def test_labels_outputs_and_floor(kind, labels, outputs, floor):
 
 
 @pytest.mark.parametrize("part", ["train", "test"])
-def test_iid_deals_every_permuted_image_once(part):
+def test_iid_uses_every_permuted_image_once(part):
     """44 images in 3 permutations are 132 different pictures."""
     images = blobs(4, train=11, test=11)
     apart = eg.permute(images, permutations=3, kind="domain").tasks(5)

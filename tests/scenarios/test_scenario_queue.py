@@ -1,4 +1,4 @@
-"""Queues: tasks, outputs and pixels of several sets in a row, by numbers that can be counted on small sets."""
+"""Queues: tasks, outputs and pixels of several datasets, checked by hand on small ones."""
 
 import numpy as np
 import pytest
@@ -8,16 +8,16 @@ from PIL import Image
 
 import engram as eg
 from engram.data import DataError
-from engram.scenarios.look import categorize_tasks
 from engram.scenarios.create import scenario
+from engram.scenarios.kinds import ScenarioError
+from engram.scenarios.look import categorize_tasks
 from engram.scenarios.names import is_name, parse_name, with_letters
 from engram.scenarios.queue import crop, fit_pixels, resize, to_grey
-from engram.scenarios.kinds import ScenarioError
 from engram.scenarios.task import ClosedDataError
 
 
 def two(**options):
-    """Sets of 4 and 6 classes, 40 and 20 training images a class, of 6×6 grey and 8×8 coloured pixels."""
+    """Datasets of 4 and 6 classes, 40 and 20 training images per class, 6×6 grey and 8×8 coloured pixels."""
     first = blobs(4, name="first")
     second = blobs(6, train=20, test=5, size=8, channels=3, seed=1, name="second")
     return eg.queue([first, second], **{"size": 6, **options})
@@ -44,12 +44,12 @@ def test_outputs_of_each_kind_are_numbered_along_the_queue(kind, heads, outputs)
         assert [task.classes for task in tasks][1:3] == [("2", "3"), ("0", "1")]
     else:
         assert [len(task.train) for task in tasks] == [56] * 5
-        assert {task.classes for task in tasks} == {(*"0123", *"012345")}  # a name an output, though some are equal
+        assert {task.classes for task in tasks} == {(*"0123", *"012345")}  # one name per output, though some are equal
         assert all(set(everything(task.train).y.tolist()) == set(range(10)) for task in tasks)
         assert all(torch.equal(everything(t.train).t, torch.full((56,), t.index)) for t in tasks)
 
 
-def test_all_classes_a_task_make_heads_as_large_as_the_sets():
+def test_all_classes_per_task_give_heads_of_the_sizes_of_the_datasets():
     tasks = two(classes_per_task="all", kind="task").tasks(0)
     assert [(head.start, head.stop) for head in tasks.heads] == [(0, 4), (4, 10)]
     assert [len(task.train) for task in tasks] == [160, 120]
@@ -76,7 +76,7 @@ def test_sets_with_the_same_labels_are_domains():
     assert record.average_accuracy == 100  # each set is normalised by itself, so the domains coincide
 
 
-def test_every_set_is_normalised_by_its_own_training_images():
+def test_every_dataset_is_normalised_by_its_own_training_images():
     tasks = two(normalize="train", classes_per_task="all").tasks(0)
     for task in tasks:
         x = everything(task.train).x
@@ -91,8 +91,8 @@ def test_a_shuffled_queue_has_the_same_tasks_in_an_order_of_the_seed():
     fixed = [(task.classes, len(task.train)) for task in two(kind="class").tasks(0)]
     assert orders[0] != orders[1]
     assert sorted(orders[0]) == sorted(orders[1]) == sorted(fixed)
-    for dealt in tasks.values():  # outputs go with the order, so that `class` can grow
-        assert [set(task.train.y.tolist()) for task in dealt] == [{2 * i, 2 * i + 1} for i in range(5)]
+    for drawn in tasks.values():  # outputs go with the order, so that `class` can grow
+        assert [set(task.train.y.tolist()) for task in drawn] == [{2 * i, 2 * i + 1} for i in range(5)]
     assert two(order="shuffled").sizes() == [56] * 5
 
 
@@ -113,7 +113,7 @@ def test_held_out_images_come_from_each_class_of_each_set_and_test_images_are_se
         _ = held.images[1].x_test
 
 
-def test_a_queue_names_its_sets_apart_and_refuses_one_that_comes_twice():
+def test_a_queue_gives_each_dataset_its_own_name_and_refuses_the_same_one_twice():
     one, other = blobs(4), blobs(4, seed=1)
     assert [images.name for images in eg.queue([one, other]).images] == ["own", "own-2"]
     assert one.name == other.name == "own"
@@ -214,13 +214,13 @@ def test_names():
             parse_name(wrong)
 
 
-def test_where_emnist_letters_cannot_be_had_the_stand_in_is_named(monkeypatch):
+def test_if_emnist_letters_cannot_be_downloaded_the_replacement_is_named(monkeypatch):
     def nowhere(name):
         if name == "emnist-letters":
             raise DataError("no place has it")
         return blobs(10, train=3, test=2, seed=len(name), name=name)
 
-    monkeypatch.setattr("engram.scenarios.names.images", nowhere)
+    monkeypatch.setattr("engram.scenarios.create.images", nowhere)
     with pytest.raises(DataError, match=r"no place has it\n.*--letters cyrillic-letters"):
         scenario("long-queue/task")
     assert len(scenario("long-queue-with-cyrillic-letters/task").images) == 5
@@ -237,8 +237,8 @@ def test_many_classes_are_all_counted():
 
 
 @pytest.mark.parametrize("method", [eg.RehearsalC(capacity=20), eg.DGR(), eg.RtF()])
-def test_where_a_task_mixes_sets_of_different_scalings_8_bit_images_have_none(method):
-    """In kind iid every task has images of all sets, and there is no way back from their inputs to shades."""
+def test_if_a_task_mixes_datasets_of_different_scalings_8_bit_images_have_no_scaling(method):
+    """In kind iid every task has images of all sets, and their inputs cannot be turned back into intensities."""
     options = {"net": eg.MLP(8), "training": eg.Training(epochs=1)}
     with pytest.raises(ScenarioError, match="normalised by different statistics"):
         eg.run(two(kind="iid", normalize="train"), method, **options)

@@ -1,4 +1,4 @@
-"""Splitting, dealing, holding out and scaling, by numbers that can be counted on small image sets."""
+"""Splitting, mixing, holding out and scaling, checked by hand on small datasets."""
 
 import numpy as np
 import pytest
@@ -109,7 +109,7 @@ def test_a_shuffled_order_relabels_train_and_test_alike(kind):
 
 
 @pytest.mark.parametrize("seed", [0, 1])
-def test_iid_deals_every_image_once(seed):
+def test_iid_uses_every_image_once(seed):
     tasks = eg.split(numbered(4, train=41, test=11), kind="iid").tasks(seed)
     assert [len(task.train) for task in tasks] == [82, 82]
     assert sorted(n for task in tasks for n in numbers(task.train)) == list(range(164))
@@ -122,7 +122,7 @@ def test_iid_deals_every_image_once(seed):
             assert set(batch.y.tolist()) == {0, 1, 2, 3}
 
 
-def test_iid_is_dealt_anew_by_each_seed():
+def test_iid_is_drawn_again_by_each_seed():
     scenario = eg.split(numbered(4), kind="iid")
     hands = [numbers(scenario.tasks(seed)[0].train) for seed in (0, 0, 1)]
     assert hands[0] == hands[1]
@@ -152,7 +152,7 @@ def test_a_holdout_of_a_holdout_s_fraction_keeps_everything_else():
     assert scenario.held_out == 0
 
 
-def test_a_small_share_still_holds_out_one_image_a_class_and_a_large_one_leaves_one():
+def test_a_small_share_holds_out_at_least_one_image_per_class_and_a_large_one_keeps_one():
     images = numbered(4, train=10)
     tasks = eg.split(images).holdout(0.01).tasks(0)
     assert [(len(task.train), len(task.test)) for task in tasks] == [(18, 2), (18, 2)]

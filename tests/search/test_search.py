@@ -1,4 +1,4 @@
-"""Search: equal trials, a ledger that is right to the step, and test images that nobody reads before the end."""
+"""Search: equal trials, a ledger that is exact to the step, and test images that are read only at the end."""
 
 import itertools
 from dataclasses import dataclass, replace
@@ -8,11 +8,11 @@ import pytest
 from helpers import blobs
 
 import engram as eg
+from engram.core.registry import METHODS
 from engram.engines.driver import Job
 from engram.learning.combine import combine
 from engram.learning.method import Each, Log
-from engram.methods import methods
-from engram.runs.records import Record, append, read
+from engram.runs.records import Record, append_record, read_records
 from engram.runs.run import run_spec
 from engram.runs.spec import Spec
 from engram.search.ledger import best, tuned
@@ -38,14 +38,14 @@ def runner(out, before=lambda job: None):
 
     def run(jobs: list[Job]):
         path = out / "records.jsonl"
-        known = {record.key: record for record in read(path)}
+        known = {record.key: record for record in read_records(path)}
         for job in jobs:
             before(job)
             record = known.get(job.spec.key)
             if record is None:
                 record = run_spec(job.spec)
                 record.search = job.search
-                append(path, record)
+                append_record(path, record)
             else:
                 record.reused = True
             yield job, record
@@ -63,9 +63,9 @@ def trial(status: str, point: dict, accuracy: float | None = None) -> Record:
 
 
 @pytest.mark.parametrize("trials", [2, 5, 6, 12])
-@pytest.mark.parametrize("name", methods())
+@pytest.mark.parametrize("name", list(METHODS))
 def test_every_method_has_so_many_different_trials(images, name, trials):
-    spec = base(images, methods()[name]())
+    spec = base(images, METHODS[name]())
     over = axes(spec)
     points = grid(over, trials)
     assert len(points) == trials
@@ -142,11 +142,11 @@ def searched(images, tmp_path_factory):
     out = tmp_path_factory.mktemp("search")
     bases = [base(images, method) for method in (eg.SGD(), eg.EWC(), eg.Rehearsal(capacity=20))]
     jobs = [job for job, _ in run_search(bases, runner(out), trials=4, seeds=range(2))]
-    return read(out / "records.jsonl"), jobs
+    return read_records(out / "records.jsonl"), jobs
 
 
 def test_the_ledger_is_right_to_the_trial_and_the_step(searched):
-    """Of 40 images a class 4 are held out: 2 tasks of 72 images are 5 batches of 16, twice, in each of 4 trials.
+    """Of 40 images per class, 4 are held out: 2 tasks of 72 images are 5 batches of 16, twice, in each of 4 trials.
 
     All 80 images of a task are 5 batches too. Rehearsal sees 72 + 3 · 20 (80 + 4 · 20 at the end) images in the second
     task when they are shuffled, 9 batches and 10; balanced, half of a batch is new: 9 batches (10).
@@ -188,16 +188,16 @@ def test_winners_are_run_on_all_training_data_with_the_reported_seeds(searched):
     assert len(values) == 3
 
 
-def test_it_goes_on_where_it_stopped(images, tmp_path):
+def test_an_interrupted_search_resumes(images, tmp_path):
     bases = [base(images, eg.SGD()), base(images, eg.L2())]
     whole = list(run_search(bases, runner(tmp_path / "whole"), trials=3, seeds=range(2)))
     for _ in itertools.islice(run_search(bases, runner(tmp_path / "stopped"), trials=3, seeds=range(2)), 4):
         pass
-    assert len(read(tmp_path / "stopped" / "records.jsonl")) == 4
+    assert len(read_records(tmp_path / "stopped" / "records.jsonl")) == 4
     again = list(run_search(bases, runner(tmp_path / "stopped"), trials=3, seeds=range(2)))
     assert [record.reused for _, record in again] == [True] * 4 + [False] * 6
     assert [(r.key, r.accuracy) for _, r in again] == [(r.key, r.accuracy) for _, r in whole]
-    assert len(read(tmp_path / "stopped" / "records.jsonl")) == 10
+    assert len(read_records(tmp_path / "stopped" / "records.jsonl")) == 10
 
 
 def test_a_trial_that_diverges_ranks_last_and_a_method_of_none_else_has_no_winner(images, tmp_path):
@@ -211,7 +211,7 @@ def test_a_trial_that_diverges_ranks_last_and_a_method_of_none_else_has_no_winne
 
     run = runner(tmp_path)
     list(run_search([base(images, Wild())], run, trials=3, seeds=range(1)))
-    (one,) = tuned(read(tmp_path / "records.jsonl"))
+    (one,) = tuned(read_records(tmp_path / "records.jsonl"))
     assert (one.unfinished, one.worst, one.median) == (2, None, None)
     assert one.best is not None
     assert one.point == {"scale": 1.0}
@@ -277,7 +277,7 @@ def test_test_images_are_read_in_the_last_stage_only(images, tmp_path, monkeypat
     assert set(reads) == {"final"}
     reads.clear()
     list(run_search(bases, runner(tmp_path / "b", note), trials=2, seeds=range(1), select_on="test"))
-    assert set(reads) == {"trial", "final"}  # the watch sees a read where there is one
+    assert set(reads) == {"trial", "final"}  # reads are noticed if there are any
 
 
 def test_selecting_on_test_is_what_the_records_say(images, tmp_path):
@@ -285,7 +285,7 @@ def test_selecting_on_test_is_what_the_records_say(images, tmp_path):
     done = [record for _, record in run_search([spec], runner(tmp_path), trials=3, seeds=range(2), select_on="test")]
     assert {r.search["selected_on"] for r in done} == {"test"}
     assert {r.spec["scenario"]["held_out"] for r in done} == {0}
-    (one,) = tuned(read(tmp_path / "records.jsonl"))
+    (one,) = tuned(read_records(tmp_path / "records.jsonl"))
     assert (one.selected_on, one.trials.looks, one.finals.looks) == ("test", 3, 2)
     assert one.trials.steps == 3 * 2 * (5 + 5)
 

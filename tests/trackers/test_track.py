@@ -1,4 +1,4 @@
-"""What trackers wrote is what the record says, read back from their own files."""
+"""Trackers write what the record says, read back from their own files."""
 
 import socket
 import struct
@@ -9,11 +9,12 @@ import pytest
 from helpers import blobs
 
 import engram as eg
+from engram.core.registry import TRACKERS
 from engram.engines.driver import Job, run_jobs
 from engram.runs.records import Record
 from engram.runs.spec import Spec
 from engram.trackers import tracking as track
-from engram.trackers.tracking import TRACKERS, Tracking, flatten_spec
+from engram.trackers.tracking import Tracking, flatten_spec
 
 SPEC = Spec(
     eg.split(blobs(noise=150.0), kind="task"),
@@ -27,7 +28,7 @@ SPEC = Spec(
 
 @pytest.fixture
 def no_network(monkeypatch):
-    """Fails whoever leaves this machine."""
+    """Any connection to another machine fails the test."""
     connect = socket.socket.connect
 
     def local(self, address):

@@ -1,0 +1,30 @@
+"""Recipes by name: what a scenario class states is all that names, keys and errors need."""
+
+import pytest
+from helpers import blobs, everything
+
+import engram as eg
+from engram.core.registry import SCENARIOS
+from engram.scenarios.kinds import ScenarioError
+from engram.scenarios.names import parse_name
+
+
+def test_the_recipes_of_the_package_and_their_names_in_keys():
+    assert {name: SCENARIOS[name].make for name in SCENARIOS} == {
+        "permuted": "permute",  # version 0.1's spelling, which is in every key
+        "queue": "queue",
+        "split": "split",
+    }
+
+
+def test_an_unknown_recipe_is_refused_with_the_form_of_every_name():
+    with pytest.raises(ScenarioError, match=r"permuted-SET/KIND or queue-SET\+SET/KIND or split-SET/KIND with"):
+        parse_name("thirds-mnist/domain")
+
+
+@pytest.mark.parametrize("recipe", [eg.split, eg.permute])
+def test_deal_is_the_old_name_of_tasks_and_the_seed_is_0_by_default(recipe):
+    drawn = recipe(blobs(4))
+    expected = [everything(task.train).x.tolist() for task in drawn.tasks()]
+    for tasks in (drawn.deal(0), drawn.tasks(0)):
+        assert [everything(task.train).x.tolist() for task in tasks] == expected
