@@ -83,7 +83,9 @@ def draw_within(runs: dict[str, list[Record]], scenario: str) -> Figure:
         label = f"{style.label} (gap {statistics.fmean(stability_gap(record) for record in found):.1f})"
         for ax, which in zip(axes, ("first", "current"), strict=True):
             values = np.mean([[at[which] for at in record.curve] for record in found], axis=0)
-            ax.plot(tasks_learned(found[0]), values, color=style.color, linestyle=style.dash, linewidth=1.2, label=label)
+            ax.plot(
+                tasks_learned(found[0]), values, color=style.color, linestyle=style.dash, linewidth=1.2, label=label
+            )
     tasks = int(max(at["task"] for record in next(iter(runs.values())) for at in record.curve))
     for ax, title in zip(axes, ("on the first task", "on the task being learned"), strict=True):
         ax.set_title(title, loc="left")
