@@ -1,4 +1,4 @@
-"""All that the page shows, as plain data: tables against print, settings with their runs, curves, ledgers."""
+"""All that the page shows, as plain data: tables, claims, settings with their runs, curves, ledgers. No torch."""
 
 from __future__ import annotations
 
@@ -8,85 +8,84 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import engram
-from engram.learning import metrics
-from engram.report.layout import TITLES
-from engram.report.page.command import command
-from engram.report.page.printed import claims, table_of
-from engram.report.page.settings import Setting, differences, gather, sensitivities, sound
+from engram.learning.metrics import intransigence
+from engram.report.page.command import run_command
+from engram.report.page.settings import (
+    PageSetting,
+    describe_settings,
+    gather_settings,
+    is_sound,
+    sensitivity_curves,
+)
+from engram.report.page.studies import claims_data, study_data
+from engram.report.selection import family_of
 from engram.runs.records import METRICS, Record, offline_of
 from engram.search.ledger import tuned
-from engram.studies.hsu2018.cells import TABLES
+from engram.studies.catalog import built_in_study, study_names
+from engram.studies.study import Study, method_title
 
-FAMILIES = {
-    "plain": ("adam", "sgd", "adagrad"),
-    "penalty": ("l2", "ewc", "online-ewc", "si", "mas"),
-    "distillation": ("lwf",),
-    "rehearsal": ("rehearsal", "rehearsal-c"),
-    "gradient memory": ("gem", "gem-textbook"),
-    "generative": ("dgr", "rtf"),
-    "offline": ("offline",),
-}
-"""Kinds of methods, which share a colour; all others are `own or combined`."""
-HERE = ("peak_mb", "resumed_after_task", "resumed_after_epoch")
-"""Of a run's environment: what belongs to the run rather than to the machine."""
+OF_THE_RUN = ("peak_mb", "resumed_after_task", "resumed_after_epoch")
+"""Parts of a run's environment that belong to the run rather than to the machine."""
 
 
-def family(method: str) -> str:
-    return next((name for name, members in FAMILIES.items() if method in members), "own or combined")
-
-
-def assemble(records: Sequence[Record], samples: Mapping[str, str] | None = None) -> dict[str, Any]:
-    """The data of the page; `samples` are pictures as data URIs by name."""
-    usable = [record for record in records if sound(record)]
-    settings = sorted(gather(usable), key=lambda setting: setting.label is None)  # published ones first
+def assemble(
+    records: Sequence[Record], samples: Mapping[str, str] | None = None, studies: Sequence[Study] | None = None
+) -> dict[str, Any]:
+    """The data of the page; `samples` are pictures as data URIs by name, `studies` its tables (None: all built in)."""
+    usable = [record for record in records if is_sound(record)]
+    settings = gather_settings(usable)
     environments: list[dict[str, Any]] = []
-    named = {setting.label: setting for setting in settings if setting.label and not setting.trial}
-    apart = differences(settings)
-    offline = [record for record in usable if record.method == "offline"]
+    apart = describe_settings(settings)
+    offline = [run for setting in settings if setting.setting.method == "offline" for run in setting.runs.records]
     described = {
         setting.id: {
-            "scenario": setting.scenario,
-            "method": setting.method,
-            "title": TITLES.get(setting.method, setting.method),
-            "family": family(setting.method),
-            "label": setting.label,
+            "scenario": setting.setting.scenario,
+            "method": setting.setting.method,
+            "title": method_title(setting.setting.method),
+            "family": family_of(setting.setting.method),
+            "usual": setting.is_usual,
             "trial": setting.trial,
             "apart": apart[setting.id],
-            "command": command(setting, named.get(f"{setting.scenario} {setting.method}")),
+            "command": run_command(setting),
             "spec": json.dumps(setting.spec),  # as text: to be copied, not rounded
             "mean": setting.mean,
             "std": setting.std,
-            "kept": setting.kept,
-            "memory": setting.done[0].memory if setting.done else {},
-            "runs": [run_of(run, offline_of(run, offline), environments) for run in setting.runs],
+            "kept": setting.runs.kept,
+            "memory": next((run.memory for run in setting.runs.done.values()), {}),
+            "runs": [run_data(run, offline_of(run, offline), environments) for run in setting.runs.records],
         }
         for setting in settings
     }
-    reported = [record for setting in settings if not setting.trial for record in setting.runs]
-    tables = [table_of(name, reported, named) for name in TABLES]
-    in_print = {cell["setting"] for table in tables for row in table["rows"] for cell in row["cells"]}
-    in_print |= {twin["setting"] for table in tables for twin in table["twins"]}
+    reported = [record for setting in settings if not setting.trial for record in setting.runs.records]
+    known = {setting.id for setting in settings if not setting.trial}
+    shown = list(map(built_in_study, study_names())) if studies is None else list(studies)
+    tables = {study.name: study_data(study, reported, known) for study in shown}
+    with_runs = {
+        name: table for name, table in tables.items() if any(c["setting"] for r in table["rows"] for c in r["cells"])
+    }
+    in_tables = {cell["setting"] for table in tables.values() for row in table["rows"] for cell in row["cells"]}
+    in_tables |= {variant["setting"] for table in tables.values() for variant in table["variants"]}
     found: dict[str, Any] = tidy(
         {
             "version": engram.__version__,
             "records": len(usable),
             "skipped": len(records) - len(usable),
-            "tables": [table for table in tables if any(c["setting"] for r in table["rows"] for c in r["cells"])],
-            "claims": claims(reported) if in_print - {None} else {"how": "", "claims": []},
+            "tables": list(with_runs.values()),
+            "claims": claims_data({name.partition("/")[0] for name in with_runs if "/" in name}, reported),
             "settings": described,
-            "own": [setting.id for setting in settings if setting.id not in in_print and not setting.trial],
-            "sensitivities": sensitivities(settings),
+            "own": [setting.id for setting in settings if setting.id not in in_tables and not setting.trial],
+            "sensitivities": sensitivity_curves(settings),
             "tuning": [one.to_json() for one in tuned(usable)],
             "environments": environments,
-            "samples": pictures(samples or {}, settings),
+            "samples": samples_data(samples or {}, settings),
         }
     )
     return found
 
 
-def run_of(run: Record, offline: Record | None, environments: list[dict[str, Any]]) -> dict[str, Any]:
-    """One run, as small as it goes; the environment is kept once."""
-    machine = {name: value for name, value in run.environment.items() if name not in HERE}
+def run_data(run: Record, offline: Record | None, environments: list[dict[str, Any]]) -> dict[str, Any]:
+    """One run, without what it has nothing of; equal environments are stored once."""
+    machine = {name: value for name, value in run.environment.items() if name not in OF_THE_RUN}
     if machine not in environments:
         environments.append(machine)
     row = offline.accuracy[-1] if offline and offline.accuracy else []
@@ -96,7 +95,7 @@ def run_of(run: Record, offline: Record | None, environments: list[dict[str, Any
         "key": run.key,
         "status": run.status,
         **{name: getattr(run, name) for name in METRICS},
-        "intransigence": metrics.intransigence(run.accuracy, row) if whole else None,
+        "intransigence": intransigence(run.accuracy, row) if whole else None,
         "steps": run.steps,
         "seconds": run.seconds,
         "peak_mb": run.environment.get("peak_mb"),
@@ -109,9 +108,9 @@ def run_of(run: Record, offline: Record | None, environments: list[dict[str, Any
     return {name: value for name, value in found.items() if value not in (None, [], "")}
 
 
-def pictures(samples: Mapping[str, str], settings: Sequence[Setting]) -> list[dict[str, Any]]:
+def samples_data(samples: Mapping[str, str], settings: Sequence[PageSetting]) -> list[dict[str, Any]]:
     """Samples with the setting and seed whose key their names begin with: `KEY-task-3`."""
-    keys = {run.key: (setting.id, run.seed) for setting in settings for run in setting.runs}
+    keys = {run.key: (setting.id, run.seed) for setting in settings for run in setting.runs.records}
     found = []
     for name, uri in samples.items():
         key, _, task = name.partition("-task-")
@@ -127,10 +126,10 @@ def tidy(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [tidy(v) for v in value]
     if isinstance(value, float):
-        return rounded(value) if math.isfinite(value) else None
+        return round_short(value) if math.isfinite(value) else None
     return value
 
 
-def rounded(value: float) -> float:
-    """Four decimals, or four digits where that is less than nothing: 1e-05 stays."""
+def round_short(value: float) -> float:
+    """Four decimals, or four digits of small numbers: 1e-05 stays."""
     return round(value, 4) if abs(value) >= 0.1 else float(f"{value:.4g}")

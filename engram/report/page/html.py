@@ -10,7 +10,7 @@ from functools import cache
 from importlib import resources
 from typing import Any
 
-SCRIPTS = ("dom", "charts", "figures", "tables", "print", "memory", "tuning", "sections", "details", "page")
+PAGE_SCRIPTS = ("dom", "charts", "figures", "tables", "studies", "memory", "tuning", "sections", "details", "page")
 """In the order in which they need each other."""
 
 
@@ -22,7 +22,7 @@ def asset(name: str) -> str:
 def html(data: Mapping[str, Any]) -> str:
     """The whole page. What comes from records is data alone: it cannot end its script tag, and is never markup."""
     style = "\n" + asset("style.css")
-    script = "\n".join(['\n"use strict";', "(() => {", *(asset(f"{name}.js") for name in SCRIPTS), "})();\n"])
+    script = "\n".join(['\n"use strict";', "(() => {", *(asset(f"{name}.js") for name in PAGE_SCRIPTS), "})();\n"])
     parts = {"policy": policy(style, script, live=bool(data.get("live"))), "style": style, "script": script}
     page = asset("template.html")
     for name, text in {**parts, "data": embedded(data)}.items():

@@ -1,4 +1,4 @@
-"""The page while a sweep runs: served to this machine alone, read-only, made anew when the record files change."""
+"""The page while a sweep runs: served to this machine only, read-only, rebuilt when the record files change."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ HEADERS = {
 
 
 class Latest:
-    """The page's data, made anew when a file has come, gone or grown."""
+    """The page's data, rebuilt when a file has been added, removed or changed."""
 
     def __init__(self, files: Callable[[], Sequence[Path]], make: Callable[[], dict[str, Any]]) -> None:
         self.files, self.make = files, make
@@ -32,9 +32,9 @@ class Latest:
         self.data: dict[str, Any] = {}
 
     def read(self) -> tuple[str, dict[str, Any]]:
-        """(what names this state of the files, the data)."""
+        """(a tag of this state of the files, the data)."""
         with self.lock:
-            tag = tag_of(self.files())  # before reading: what comes meanwhile is read again, never missed
+            tag = tag_of(self.files())  # before reading: what is written meanwhile is read next time
             if tag != self.tag:
                 self.tag, self.data = tag, {**self.make(), "live": True, "tag": tag}
             return self.tag, self.data
@@ -61,7 +61,7 @@ class Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         host = self.headers.get("Host", "")
-        if host not in self.server.hosts:  # another name that leads here: a page elsewhere would be reading along
+        if host not in self.server.hosts:  # another name for this address: a page elsewhere could read along
             self.answer(HTTPStatus.MISDIRECTED_REQUEST, "this server answers to its own address only\n")
             return
         path = self.path.partition("?")[0]
@@ -80,13 +80,13 @@ class Handler(BaseHTTPRequestHandler):
         self.do_GET()
 
     def __getattr__(self, name: str) -> Callable[[], None]:
-        """`do_POST` and whatever else somebody asks for."""
+        """`do_POST` and every other verb."""
         if name.startswith("do_"):
             return self.refuse
         raise AttributeError(name)
 
     def refuse(self) -> None:
-        self.close_connection = True  # what was sent along is not read
+        self.close_connection = True  # the body of the request is not read
         self.answer(HTTPStatus.METHOD_NOT_ALLOWED, "this server is read-only\n")
 
     def answer(self, status: HTTPStatus, text: str, kind: str = "text/plain", tag: str = "") -> None:
@@ -107,7 +107,7 @@ class Handler(BaseHTTPRequestHandler):
             self.wfile.write(body)
 
     def log_message(self, format: str, *args: Any) -> None:
-        """A line a request would bury what matters."""
+        """Nothing: a line per request would hide what matters."""
 
 
 class Server(ThreadingHTTPServer):

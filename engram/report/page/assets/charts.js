@@ -156,7 +156,7 @@ function stepCurves(curve, width) {
   return axes.root;
 }
 
-// The runs of a cell as dots, beside print and the band around it.
+// The runs of a cell as dots, beside the published number and the band around it.
 function seedStrip(values, cell, width) {
   const band = cell ? [cell.paper - cell.band, cell.paper + cell.band] : [];
   const low = Math.min(...values, ...band), high = Math.max(...values, ...band), pad = (high - low || 1) * 0.08;
@@ -166,7 +166,7 @@ function seedStrip(values, cell, width) {
     const from = axes.X(band[0]), wide = axes.X(band[1]) - from, at = axes.X(cell.paper);
     axes.add(svg("rect", { class: "zone", x: from, width: wide, y: axes.top, height: axes.bottom - axes.top },
       hint(`a mean of these runs agrees between ${percent(band[0])} and ${percent(band[1])}`)));
-    axes.add(between(at, axes.top, at, axes.bottom, "line s6 dash", `print: ${percent(cell.paper)}`));
+    axes.add(between(at, axes.top, at, axes.bottom, "line s6 dash", `published: ${percent(cell.paper)}`));
   }
   const middle = axes.X(mean(values));
   axes.add(between(middle, axes.top + 6, middle, axes.bottom - 6, "line s7", `mean: ${percent(mean(values))}`));

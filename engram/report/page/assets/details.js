@@ -42,10 +42,11 @@ dialog.addEventListener("close", () => {
 
 function heading({ table, row, cell, setting }) {
   const where = setting ? setting.scenario : table.columns.find(column => column.name === cell.column).scenario;
-  const verdict = cell && el("span", { class: `word ${cell.verdict}` }, `${SIGNS[cell.verdict]} ${MEANING[cell.verdict]}`);
+  const verdict = cell?.verdict
+    && el("span", { class: `word ${cell.verdict}` }, `${SIGNS[cell.verdict]} ${MEANING[cell.verdict]}`);
   return el("div", { class: "head" },
     el("div", {}, el("h2", { id: "details-title" }, setting ? titled(setting) : row.title),
-      el("div", { class: "quiet small" }, where, cell ? `, ${numbered(table.name)}, ${cell.column} ` : "", verdict)),
+      el("div", { class: "quiet small" }, where, cell ? `, ${table.title}, ${cell.column} ` : "", verdict)),
     el("button", { type: "button", autofocus: true, onclick: () => dialog.close(), "aria-label": "Close" }, "✕"));
 }
 
@@ -55,8 +56,9 @@ function facts(entries) {
 }
 
 function absent({ table, row, cell }) {
-  const call = `engram reproduce ${table.name} --rows ${row.name} --columns ${cell.column}`;
-  return [facts([["in print", printed(cell)]]), el("h3", {}, "To make its runs"), copyable(call, "command")];
+  const call = `${table.command} --rows ${row.name} --columns ${cell.column}`;
+  return [facts([["published", there(cell.paper) ? publishedText(cell) : null]]), el("h3", {}, "To make its runs"),
+    copyable(call, "command")];
 }
 
 function body({ table, row, cell, setting, id }) {
@@ -66,8 +68,10 @@ function body({ table, row, cell, setting, id }) {
   return [
     facts([
       metric("average accuracy", "average_accuracy"),
-      ["in print", cell && printed(cell)],
-      ["agrees within", cell && `± ${percent(cell.band)}, ${cell.telling ? "telling" : "not telling"}`],
+      ["published", there(cell?.paper) ? publishedText(cell) : null],
+      ["agrees within", there(cell?.band) ? `± ${percent(cell.band)}, ${cell.telling ? "telling" : "not telling"}` : null],
+      ["against the baseline", cell && !table.published && there(cell.difference)
+        ? signed(cell.difference) + (there(cell.p) ? `, ${pText(cell.p)}` : "") : null],
       ["runs", failed ? `${runs.length}, and ${failed} that failed or diverged` : String(runs.length)],
       metric("forgetting", "forgetting"),
       metric("backward transfer", "backward_transfer"),
@@ -75,8 +79,8 @@ function body({ table, row, cell, setting, id }) {
       metric("intransigence", "intransigence"),
       metric("average incremental accuracy", "average_incremental_accuracy"),
       ["kept across tasks", bytes(setting.kept)],
-      ["steps a run", runs.length ? count(Math.round(mean(of("steps")))) : null],
-      ["time a run", runs.length ? duration(mean(of("seconds"))) : null],
+      ["steps per run", runs.length ? count(Math.round(mean(of("steps")))) : null],
+      ["time per run", runs.length ? duration(mean(of("seconds"))) : null],
     ]),
     [cell?.note, state.open.note].filter(Boolean).map(text => el("p", { class: "small" }, text)),
     el("h3", {}, "Repeat it"), copyable(setting.command, "command"),
@@ -92,13 +96,14 @@ function body({ table, row, cell, setting, id }) {
   ];
 }
 
-// `after`: a cell of the long queue is the average over so many tasks.
+// `after`: in tables whose rows are numbers of tasks, a cell is the average over the first tasks.
 function runFigures(runs, cell, id, after) {
   const whole = runs.filter(run => run.accuracy?.every(row => row.length));
   const values = after ? whole.map(run => mean(run.accuracy[after - 1])) : runs.map(run => run.average_accuracy);
-  const around = cell ? [["line s6 dash", "print"], ["box zone", "where a mean agrees"]] : [];
+  const beside = cell && judged(cell) ? cell : null;
+  const around = beside ? [["line s6 dash", "published"], ["box zone", "where a mean agrees"]] : [];
   const strip = figure({
-    title: after ? `The runs after task ${after}` : "The runs", draw: width => seedStrip(values, cell, width),
+    title: after ? `The runs after task ${after}` : "The runs", draw: width => seedStrip(values, beside, width),
     describe: `Average accuracy of ${runs.length} runs: ${values.map(value => percent(value)).join(", ")}.`,
     legend: [["dot f0", "a run"], ["line s7", "their mean"], ...around],
   });
@@ -164,10 +169,10 @@ function comparisons(table, row, cell) {
   if (!tests) return null;
   const title = name => table.rows.find(found => found.name === name)?.title ?? name;
   return [
-    el("h3", {}, "Against the other methods of the column"),
-    el("p", { class: "quiet small" }, "Difference in points over common seeds; p of a paired permutation test, after ",
+    el("h3", {}, "Against the other rows of the column"),
+    el("p", { class: "quiet small" }, "Mean difference over common seeds; p of a paired permutation test, after ",
       "Holm's correction over these comparisons."),
-    plainTable(["method", "this less that", "pairs", "p", ""], Object.entries(tests).map(([name, test]) => [
+    plainTable(["row", "this less that", "pairs", "p", ""], Object.entries(tests).map(([name, test]) => [
       title(name), signed(-test.difference), String(test.n), there(test.p) ? test.p.toPrecision(2) : "–",
       SEEN_FROM_HERE[test.word] ?? test.word,
     ])),

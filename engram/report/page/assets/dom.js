@@ -49,7 +49,7 @@ function mean(values) {
   return found.length ? found.reduce((sum, value) => sum + value, 0) / found.length : null;
 }
 
-// The population's, as in print.
+// The population's, as in papers.
 function deviation(values) {
   const found = values.filter(there), middle = mean(found);
   return found.length ? Math.sqrt(mean(found.map(value => (value - middle) ** 2))) : null;
@@ -59,9 +59,9 @@ const spread = values => (values.length > 1 ? ` ± ${percent(deviation(values))}
 const done = setting => setting.runs.filter(run => run.status === "done" && there(run.average_accuracy));
 const unique = values => [...new Set(values)];
 
-// What a setting is called: by its method, and by what tells it from others unless it is the published one.
+// What a setting is called: by its method, and by what tells it from others unless it is the default one.
 function titled(setting) {
-  if (setting.label === `${setting.scenario} ${setting.method}` && !setting.trial) return setting.title;
+  if (setting.usual) return setting.title;
   const words = [setting.apart, setting.trial ? "trial" : ""].filter(Boolean).join(", ");
   return words ? `${setting.title} (${words})` : setting.title;
 }

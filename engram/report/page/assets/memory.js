@@ -56,7 +56,7 @@ function accuracyAgainstBytes(here) {
       placed.push([px - 6, py - 6, px + 6, py + 6]);
     }
     const alone = setting => points.every(([, other]) => other === setting || other.method !== setting.method);
-    const name = setting => (alone(setting) || setting.label ? titled(setting) : setting.apart);
+    const name = setting => (alone(setting) || setting.usual ? titled(setting) : setting.apart);
     for (const { x, y, names } of clusters(points.map(point => [...at(point), name(point[1])]))) {
       labelBeside(axes, placed, x, y, fitted(names.join(", "), width * 0.45));
     }

@@ -7,8 +7,8 @@ const state = {
 const redraws = [];  // tables that are drawn anew when they are sorted
 
 const SECTIONS = [
-  ["tables", "Against print", () => data.tables.length, tablesSection],
-  ["claims", "Claims", () => data.claims.claims.length, claimsSection],
+  ["tables", "Tables", () => data.tables.length, tablesSection],
+  ["claims", "Claims", () => data.claims.length, claimsSection],
   ["own", "Other runs", () => data.own.length, ownSection],
   ["memory", "Memory", () => finished().length, memorySection],
   ["sensitivity", "Sensitivity", () => data.sensitivities.length, sensitivitySection],
@@ -40,8 +40,8 @@ function intro() {
       + many(unique(settings.map(setting => setting.scenario)).length, "scenario")
       + (data.skipped ? `; ${many(data.skipped, "record")} not whole, left out` : "") + "."),
     el("div", { class: "tiles" },
-      cells.length ? [
-        tile(number("agrees"), "cells agree with print", "agrees"), tile(number("higher"), "are higher", "higher"),
+      cells.some(cell => cell.verdict) ? [
+        tile(number("agrees"), "cells agree with published numbers", "agrees"), tile(number("higher"), "are higher", "higher"),
         tile(number("lower"), "are lower", "lower"), tile(number("missing"), "have no runs yet"),
       ] : null,
       failed ? tile(failed, "runs failed or diverged", "lower") : null),

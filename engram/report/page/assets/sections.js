@@ -6,7 +6,7 @@ function ownSection() {
   const draw = () => {
     const chosen = data.own.filter(id => {
       const setting = data.settings[id];
-      return matches("own", titled(setting), setting.method, setting.scenario, setting.label ?? "");
+      return matches("own", titled(setting), setting.method, setting.scenario);
     });
     box.replaceChildren(grid({
       id: "own", caption: chosen.length === 1 ? "1 setting" : `${chosen.length} settings`,
@@ -16,7 +16,7 @@ function ownSection() {
   redraws.push(draw);
   draw();
   return [
-    el("p", { class: "quiet" }, "Settings that are no cell of a published table: other values, other scenarios, ",
+    el("p", { class: "quiet" }, "Settings that are in none of the tables: other values, other scenarios, ",
       "methods of your own."),
     el("div", { class: "tools" }, searchField("Filter runs", "own", draw)), box,
   ];
@@ -51,7 +51,7 @@ function sensitivitySection() {
   draw();
   return [
     el("p", { class: "quiet" }, "Settings that differ in one value only: average accuracy against that value; ",
-      "bars are one deviation, a filled dot is the published setting."),
+      "bars are one standard deviation, a filled dot is the default setting."),
     el("div", { class: "tools" }, pick), box,
   ];
 }
@@ -75,7 +75,7 @@ function sensitivity(curve) {
       const [top, bottom] = [Math.min(100, setting.mean + away), Math.max(0, setting.mean - away)].map(axes.Y);
       axes.add(between(px, top, px, bottom, `line thin s${look}`));
       const said = `${curve.field} ${value}: ${percent(setting.mean)} of ${done(setting).length} runs`;
-      axes.add(openingDot(setting.label ? `f${look}` : `ring s${look}`, px, py, said, id));
+      axes.add(openingDot(setting.usual ? `f${look}` : `ring s${look}`, px, py, said, id));
     }
     return axes.root;
   };
@@ -83,7 +83,7 @@ function sensitivity(curve) {
   const said = points.map(({ value, setting }) => `${short(value)}: ${percent(setting.mean)}`).join("; ");
   return figure({
     title: names.filter(Boolean).join(", "), draw, describe: `Average accuracy: ${said}.`,
-    head: [curve.field, "average accuracy", "deviation", "runs"],
+    head: [curve.field, "average accuracy", "standard deviation", "runs"],
     rows: () => points.map(({ value, setting }) =>
       [String(value), percent(setting.mean), percent(setting.std), String(done(setting).length)]),
   });
@@ -96,20 +96,20 @@ function claimsSection() {
   const side = ({ outcome: word, counts }) =>
     el("td", { class: "left" }, outcome(word), el("div", { class: "quiet small" }, counts));
   const parts = claim => el("details", {}, el("summary", {}, many(claim.parts.length, "comparison")),
-    el("ul", { class: "parts small" }, claim.parts.map(([text, inPrint, print, inOurs, ours]) => el("li", {}, text,
-      el("div", {}, el("span", { class: `word ${OUTCOMES[inPrint] ?? "missing"}` }, "print"), ` ${print}`),
-      el("div", {}, el("span", { class: `word ${OUTCOMES[inOurs] ?? "missing"}` }, "ours"), ` ${ours}`)))));
-  const head = ["claim", "in print", "on our runs"].map(text => el("th", { scope: "col", class: "left" }, text));
+    el("ul", { class: "parts small" }, claim.parts.map(([text, isPublished, published, isOurs, ours]) => el("li", {}, text,
+      el("div", {}, el("span", { class: `word ${OUTCOMES[isPublished] ?? "missing"}` }, "published"), ` ${published}`),
+      el("div", {}, el("span", { class: `word ${OUTCOMES[isOurs] ?? "missing"}` }, "ours"), ` ${ours}`)))));
+  const head = () => ["claim", "published", "our runs"].map(text => el("th", { scope: "col", class: "left" }, text));
   return [
-    el("p", { class: "quiet" }, "What the paper concludes, tested on its own printed numbers and on our runs. Below ",
+    el("p", { class: "quiet" }, "What a paper concludes, tested on its published numbers and on our runs. Below ",
       "each outcome: comparisons that hold / fail / are undecided."),
-    el("div", { class: "card" }, el("div", { class: "scroll" }, el("table", { class: "claims" },
-      el("thead", {}, el("tr", {}, head)),
-      el("tbody", {}, data.claims.claims.map(claim => el("tr", {},
+    data.claims.map(paper => el("div", { class: "card" }, el("div", { class: "scroll" }, el("table", { class: "claims" },
+      el("caption", {}, paper.paper), el("thead", {}, el("tr", {}, head())),
+      el("tbody", {}, paper.claims.map(claim => el("tr", {},
         el("th", { scope: "row", class: "wrap" }, `${claim.number}. ${claim.text}`, parts(claim),
           claim.notes.length ? el("div", { class: "quiet small" }, `Ours: ${claim.notes.join("; ")}.`) : null),
         side(claim.print), side(claim.ours)))))),
-    el("p", { class: "quiet small" }, data.claims.how)),
+    el("p", { class: "quiet small" }, paper.how))),
   ];
 }
 
@@ -142,7 +142,7 @@ function environmentTable(indices) {
 
 function environmentSection() {
   return [
-    el("p", { class: "quiet" }, "What made the records: code, versions, machine, and the content of the image sets."),
+    el("p", { class: "quiet" }, "What made the records: code, versions, machine, and the content of the datasets."),
     el("div", { class: "card" }, environmentTable([...data.environments.keys()])),
   ];
 }

@@ -4,7 +4,7 @@ function tuningSection() {
   const name = one => `${one.scenario}, selected on ${one.selected_on}`;
   return [
     el("p", { class: "quiet" }, "Every method of a search gets the same number of trials; the best values are then run ",
-      "on all training data and reported. A look is a run that was scored on the real test images."),
+      "on all training data and reported. A look at test data is a run that was scored on it."),
     unique(data.tuning.map(name)).map(found => search(found, data.tuning.filter(one => name(one) === found))),
   ];
 }

@@ -1,20 +1,24 @@
-// The published tables: ours, print, the verdict, and how far they are apart.
+// The tables: our numbers and, if there are published ones, those, the verdict, and how far they are apart.
 
 const SIGNS = { agrees: "✓", higher: "↑", lower: "↓", missing: "·" };
 const MEANING = {
-  agrees: "agrees with print", higher: "higher than print", lower: "lower than print", missing: "no runs yet",
+  agrees: "agrees with the published number", higher: "higher than the published number",
+  lower: "lower than the published number", missing: "no runs yet",
 };
 
 const cellsOf = table => table.rows.flatMap(row => row.cells);
-const printed = cell => percent(cell.paper) + (there(cell.paper_std) ? ` ± ${percent(cell.paper_std)}` : "");
-const numbered = name => name.replace("table", "Table ");
+const publishedText = cell => percent(cell.paper) + (there(cell.paper_std) ? ` ± ${percent(cell.paper_std)}` : "");
+const pText = value => `p ${value.toPrecision(2)}`;
 
 function tablesSection() {
   const box = el("div", {}), shape = table => ["pair", "pair uneven"][table.columns.length - 3] ?? "";
-  const chart = table => (table.head === "method" ? agreement(table) : alongQueue(table));
+  const charted = table => table.published && table.rows.some(row => row.cells.some(judged));
+  const chart = table => (table.head === "after task" ? alongQueue(table) : agreement(table));
   const draw = () => box.replaceChildren(...data.tables.map(table =>
-    el("div", { class: `card ${shape(table)}` }, el("div", {}, printTable(table), twinTable(table)), chart(table))));
-  const verdicts = Object.keys(SIGNS).map(verdict => {
+    el("div", { class: `card ${charted(table) ? shape(table) : ""}` },
+      el("div", {}, studyTable(table), variantTable(table)), charted(table) ? chart(table) : null)));
+  const published = data.tables.some(table => table.published);
+  const verdicts = !published ? [] : Object.keys(SIGNS).map(verdict => {
     const cells = data.tables.flatMap(cellsOf).filter(cell => cell.verdict === verdict);
     const button = el("button", {
       type: "button", "aria-pressed": state.verdicts.has(verdict), "data-focus": `verdict ${verdict}`,
@@ -35,78 +39,88 @@ function tablesSection() {
   redraws.push(draw);
   draw();
   return [
-    el("p", { class: "quiet" }, "Average accuracy over all tasks after the last, in percent; ± is the population ",
-      "deviation over the runs. A cell is telling where print differs from Adam's by more than the band within ",
-      "which cells agree: only those can show that a method works. Open a cell for its runs."),
-    el("div", { class: "tools" }, searchField("Filter methods", "print", draw), verdicts,
-      el("label", {}, telling, "telling only"), methods.length ? against : null),
+    el("p", { class: "quiet" }, "Average accuracy over all tasks after the last one, in percent; ± is the population ",
+      "standard deviation over the runs. ", published ? ["A cell is telling if its published number differs from the ",
+        "baseline's by more than the band within which cells agree: only such cells can show that a method works. "] : "",
+      "Open a cell for its runs."),
+    el("div", { class: "tools" }, searchField("Filter rows", "studies", draw), verdicts,
+      published ? el("label", {}, telling, "telling only") : null, methods.length ? against : null),
     box,
   ];
 }
 
-function printTable(table) {
-  const passes = cell => state.verdicts.has(cell.verdict) && (!state.telling || cell.telling);
-  const rows = table.rows.filter(row => matches("print", row.name, row.title) && row.cells.some(passes));
+// Whether a cell can be drawn beside a published number.
+const judged = cell => there(cell.ours) && there(cell.paper) && there(cell.band);
+
+function studyTable(table) {
+  const passes = cell => (!cell.verdict || state.verdicts.has(cell.verdict))
+    && (!state.telling || cell.telling || !table.published);
+  const rows = table.rows.filter(row => matches("studies", row.name, row.title) && row.cells.some(passes));
   return grid({
     id: table.name,
-    caption: [`${numbered(table.name)}: ${table.title} `, el("span", { class: "quiet small" }, tally(table))],
+    caption: [`${table.title} `, el("span", { class: "quiet small" }, tally(table))],
     columns: [table.head, ...table.columns.map(column => column.name)].map(title => ({ title })),
     rows: rows.map(row => ({
       id: row.name, head: row.title, sort: row.title,
       cells: row.cells.map(cell => ({
         sort: cell.ours,
-        look: `cell ${cell.verdict}${passes(cell) ? "" : " aside"}`,
+        look: `cell ${cell.verdict ?? ""}${passes(cell) ? "" : " aside"}`,
         label: spoken(row, cell, differs(table, cell)),
         open: () => openCell(table, row, cell),
-        content: cellContent(cell, differs(table, cell)),
+        content: cellContent(table, cell, differs(table, cell)),
       })),
     })),
   });
 }
 
-// Rows as they were meant, where the authors' code departs from that: beside the row, over common seeds.
-function twinTable(table) {
-  const twins = table.twins.filter(twin => matches("print", twin.row, twin.of));
-  if (!twins.length) return null;
-  const heads = ["twin", "column", "twin's", "row's", "difference", "p"];
+// Rows with some values changed, beside the row, over common seeds.
+function variantTable(table) {
+  const variants = table.variants.filter(variant => matches("studies", variant.row, variant.of));
+  if (!variants.length) return null;
+  const heads = ["variant", "column", "variant's", "row's", "difference", "p"];
   return grid({
-    id: `${table.name}-twins`,
-    caption: ["Twins ", el("span", { class: "quiet small" },
-      "rows as meant, where the authors' code departs from it; no cells of the table")],
+    id: `${table.name}-variants`,
+    caption: ["Variants ", el("span", { class: "quiet small" }, "rows with some values changed; not cells of the table")],
     columns: heads.map((title, i) => ({ title, left: i < 2 })),
-    rows: twins.map(twin => {
-      const open = () => openSetting(twin.setting, twin.note), name = `${twin.row}, ${twin.column}`;
+    rows: variants.map(variant => {
+      const open = () => openSetting(variant.setting, variant.note), name = `${variant.row}, ${variant.column}`;
       const cell = (sort, content, look) => ({ sort, content, look, open, label: `${name}: ${content}` });
       return {
-        id: `${twin.row} ${twin.column}`, head: twin.row, sort: twin.row,
+        id: `${variant.row} ${variant.column}`, head: variant.row, sort: variant.row,
         cells: [
-          cell(twin.column, twin.column, "left"),
-          cell(twin.ours, percent(twin.ours) + (twin.n > 1 ? ` ± ${percent(twin.std)}` : "")),
-          cell(twin.of_row, percent(twin.of_row)),
-          cell(twin.difference, signed(twin.difference)),
-          cell(twin.p, there(twin.p) ? twin.p.toPrecision(2) : "–"),
+          cell(variant.column, variant.column, "left"),
+          cell(variant.ours, percent(variant.ours) + (variant.n > 1 ? ` ± ${percent(variant.std)}` : "")),
+          cell(variant.of_row, percent(variant.of_row)),
+          cell(variant.difference, signed(variant.difference)),
+          cell(variant.p, there(variant.p) ? variant.p.toPrecision(2) : "–"),
         ],
       };
     }),
   });
 }
 
-function cellContent(cell, star) {
-  const mark = el("span", { class: "mark" }, SIGNS[cell.verdict]);
-  const print = el("span", { class: "print" }, el("span", { class: "wordy" }, "print "), printed(cell));
-  if (!there(cell.ours)) return [mark, el("span", { class: "ours" }, "no runs"), print];
+function cellContent(table, cell, star) {
+  const mark = el("span", { class: "mark" }, SIGNS[cell.verdict] ?? "");
+  const below = el("span", { class: "below" }, table.published ? publishedLine(cell) : testLine(cell));
+  if (!there(cell.ours)) return [mark, el("span", { class: "ours" }, "no runs"), below];
   return [mark, el("span", { class: "ours" }, percent(cell.ours)), el("sup", {}, star ? "*" : ""),
-    el("span", { class: "spread quiet" }, cell.n > 1 ? ` ± ${percent(cell.std)}` : " one run"), print];
+    el("span", { class: "spread quiet" }, cell.n > 1 ? ` ± ${percent(cell.std)}` : " one run"), below];
 }
+
+const publishedLine = cell => (there(cell.paper) ? [el("span", { class: "wordy" }, "paper "), publishedText(cell)] : []);
+const testLine = cell => [cell.n ? `n = ${cell.n}` : "", there(cell.p) ? pText(cell.p) : ""].filter(Boolean).join(", ");
 
 function spoken(row, cell, star) {
   const around = cell.n > 1 ? ` plus or minus ${percent(cell.std)}` : "";
   const ours = there(cell.ours) ? `${percent(cell.ours)}${around} of ${cell.n} runs` : "no runs";
-  return `${row.title}, ${cell.column}: ${ours}, print ${percent(cell.paper)}, ${MEANING[cell.verdict]}`
+  const published = there(cell.paper) ? `, published ${percent(cell.paper)}` : "";
+  return `${row.title}, ${cell.column}: ${ours}${published}${cell.verdict ? `, ${MEANING[cell.verdict]}` : ""}`
+    + (there(cell.p) && !there(cell.paper) ? `, ${pText(cell.p)} against the baseline` : "")
     + (star ? `, differs from ${state.pick.against}` : "");
 }
 
 function tally(table) {
+  if (!table.published) return (table.baseline ? `p against ${table.baseline}, after Holm's correction` : "") + remarks(table);
   const number = verdict => cellsOf(table).filter(cell => cell.verdict === verdict).length;
   const telling = cellsOf(table).filter(cell => cell.telling && cell.verdict !== "missing");
   return `${number("agrees")} agree, ${number("higher")} higher, ${number("lower")} lower, ${number("missing")} missing; `
@@ -114,7 +128,7 @@ function tally(table) {
     + remarks(table);
 }
 
-// What everything made of these runs has to say.
+// What holds for all of its runs.
 function remarks(table) {
   return table.remarks.map(text => `; ${text}`).join("");
 }
@@ -125,16 +139,16 @@ function differs(table, cell) {
   return test?.word === "higher" || test?.word === "lower";
 }
 
-// Every cell as a dot: its distance from print, in units of the band within which it agrees.
+// Every cell as a dot: its distance from the published number, in units of the band within which it agrees.
 function agreement(table) {
-  const rows = table.rows.filter(row => row.cells.some(cell => there(cell.ours)));
-  const cells = rows.flatMap(row => row.cells).filter(cell => there(cell.ours));
+  const rows = table.rows.filter(row => row.cells.some(judged));
+  const cells = rows.flatMap(row => row.cells).filter(judged);
   const away = cell => (cell.ours - cell.paper) / cell.band;
   const edge = Math.min(4, Math.max(1.5, ...cells.map(cell => Math.abs(away(cell)))) * 1.08);
   const draw = width => {
     const pitch = 24, top = 6, floor = top + rows.length * pitch, left = Math.min(128, width * 0.36);
     const text = value => signed(value, value % 1 ? 1 : 0);
-    const x = { low: -edge, high: edge, label: "ours less print, in bands", text };
+    const x = { low: -edge, high: edge, label: "ours less published, in bands", text };
     const axes = plot({ width, height: floor + 42, left, top, bottom: 42, x, y: { low: 0, high: 1, ticks: [] } });
     axes.add(svg("rect", { class: "zone", x: axes.X(-1), width: axes.X(1) - axes.X(-1), y: top, height: floor - top }));
     axes.add(between(axes.X(0), top, axes.X(0), floor, "line thin s6 dash"));
@@ -142,9 +156,9 @@ function agreement(table) {
       const y = top + (i + 0.5) * pitch, name = fitted(row.title.replace(/ \(.*/, ""), left - 10);
       axes.add(svg("text", { x: left - 8, y: y + 4, "text-anchor": "end" }, name));
       row.cells.forEach((cell, k) => {
-        if (!there(cell.ours)) return;
+        if (!judged(cell)) return;
         const cx = axes.X(Math.max(-edge, Math.min(edge, away(cell)))), cy = y + (k - (row.cells.length - 1) / 2) * 4.5;
-        const said = `ours ${percent(cell.ours)}, print ${percent(cell.paper)}, band ± ${percent(cell.band)}`;
+        const said = `ours ${percent(cell.ours)}, published ${percent(cell.paper)}, band ± ${percent(cell.band)}`;
         axes.add(svg("circle", { class: cell.telling ? `f${k}` : `ring s${k}`, cx, cy, r: cell.telling ? 4.5 : 4 },
           hint(`${row.title}, ${cell.column}: ${said}`)));
       });
@@ -154,16 +168,16 @@ function agreement(table) {
   const within = cells.filter(cell => Math.abs(away(cell)) <= 1).length;
   const columns = table.columns.map((column, k) => [`dot f${k}`, column.name]);
   return figure({
-    title: "Distance from print", draw,
+    title: "Distance from the published numbers", draw,
     describe: `Of ${cells.length} cells with runs ${within} lie within the band of agreement.`,
     legend: [...columns, ["ring s6", "not telling"], ["box zone", "agrees"]],
-    head: [table.head, "column", "ours", "print", "band", "ours less print"],
+    head: [table.head, "column", "ours", "published", "band", "ours less published"],
     rows: () => cells.map(cell => [cell.row, cell.column, percent(cell.ours), percent(cell.paper),
       `± ${percent(cell.band)}`, signed(cell.ours - cell.paper)]),
   });
 }
 
-// Tables 5 and 6: ours as lines, print as dashed lines, along the queue of tasks.
+// Rows that are numbers of tasks: ours as lines, published numbers as dashed lines.
 function alongQueue(table) {
   const tasks = table.rows.map(row => Number(row.name));
   const series = table.columns.map((column, k) => ({ k, name: column.name, cells: table.rows.map(row => row.cells[k]) }));
@@ -173,22 +187,22 @@ function alongQueue(table) {
     const axes = plot({ width, height, x, y: { low: 40, high: 100 }, right: 20 });
     for (const { k, name, cells } of series) {
       const line = of => path(cells.map((cell, i) => [axes.X(tasks[i]), axes.Y(of(cell))]));
-      axes.add(svg("path", { class: `line thin dash s${k}`, d: line(cell => cell.paper) }, hint(`${name} in print`)));
+      axes.add(svg("path", { class: `line thin dash s${k}`, d: line(cell => cell.paper) }, hint(`${name}, published`)));
       if (!there(cells[0].ours)) continue;
       axes.add(svg("path", { class: `line s${k}`, d: line(cell => cell.ours) }, hint(name)));
       cells.forEach((cell, i) => {
-        const said = `${name} after task ${tasks[i]}: ours ${percent(cell.ours)}, print ${percent(cell.paper)}`;
+        const said = `${name} after task ${tasks[i]}: ours ${percent(cell.ours)}, published ${percent(cell.paper)}`;
         axes.add(svg("circle", { class: `f${k}`, cx: axes.X(tasks[i]), cy: axes.Y(cell.ours), r: 3.5 }, hint(said)));
       });
     }
     return axes.root;
   };
-  const last = series.map(({ name, cells }) => `${name} ${percent(cells.at(-1).ours)} (${percent(cells.at(-1).paper)} in print)`);
+  const last = series.map(({ name, cells }) => `${name} ${percent(cells.at(-1).ours)} (${percent(cells.at(-1).paper)} published)`);
   return figure({
     title: `Average accuracy over the tasks seen${remarks(table)}`, draw,
     describe: `After task ${tasks.at(-1)}: ${last.join("; ")}.`,
-    legend: [...series.map(({ k, name }) => [`line s${k}`, name]), ["line s6 dash thin", "print"]],
-    head: [table.head, ...series.flatMap(({ name }) => [name, "print"])],
+    legend: [...series.map(({ k, name }) => [`line s${k}`, name]), ["line s6 dash thin", "published"]],
+    head: [table.head, ...series.flatMap(({ name }) => [name, "published"])],
     rows: () => table.rows.map(row => [row.title, ...row.cells.flatMap(cell => [percent(cell.ours), percent(cell.paper)])]),
   });
 }

@@ -1,0 +1,120 @@
+"""Studies as the page shows them: cells with the settings behind them, comparisons, variants; claims of papers."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from typing import Any
+
+from engram.report.claims import SIDES, judged_text, tally
+from engram.report.layout import numbered_title
+from engram.report.page.comparisons import compare_rows
+from engram.report.page.settings import setting_id
+from engram.runs.records import Record
+from engram.studies.catalog import FIRST, paper_names, results_of, study_names
+from engram.studies.claims import claims_of
+from engram.studies.outcomes import examine_claims
+from engram.studies.study import Study
+from engram.studies.table import Cell, Results, make_cells, make_variant_cells, shown_p
+
+
+def study_data(study: Study, records: Sequence[Record], known: Collection[str]) -> dict[str, Any]:
+    """A table: rows of cells, each with the setting whose runs it is made of, if the page has that setting."""
+    results = results_of(study, records)
+    cells = make_cells(results)
+    names = list(dict.fromkeys(cell.row for cell in cells))
+    return {
+        "name": page_name(study),
+        "title": numbered_title(study),
+        "published": study.is_published,
+        "head": study.first.partition("\n")[0],
+        "baseline": study.row_title(study.baseline) if study.baseline in study.rows else "",
+        "command": command_of(study),
+        "remarks": common_notes(cells),
+        "columns": [{"name": name, "scenario": column.scenario} for name, column in study.columns.items()],
+        "rows": [
+            {
+                "name": row,
+                "title": study.row_title(row),
+                "cells": [cell_data(cell, known) for cell in cells if cell.row == row],
+            }
+            for row in names
+        ],
+        "tests": {} if study.first == "after task" else tests_by_column(cells),
+        "variants": variants_data(results, known),
+    }
+
+
+def page_name(study: Study) -> str:
+    """`table2` of the first paper, else the study's name."""
+    return study.name.removeprefix(f"{FIRST}/")
+
+
+def command_of(study: Study) -> str:
+    """What makes the runs of a study."""
+    built_in = study.name in study_names()
+    return f"engram reproduce {page_name(study)}" if built_in else f"engram study {study.name}.toml"
+
+
+def cell_data(cell: Cell, known: Collection[str]) -> dict[str, Any]:
+    return {
+        **cell.to_json(),
+        "band": cell.band,
+        "p": shown_p(cell.test),
+        "difference": cell.test.difference if cell.test and cell.test.n else None,
+        "setting": known_setting(cell, known),
+    }
+
+
+def known_setting(cell: Cell, known: Collection[str]) -> str | None:
+    """The id of the setting behind a cell, if it has runs."""
+    found = setting_id(cell.setting) if cell.setting and cell.runs.records else None
+    return found if found in known else None
+
+
+def common_notes(cells: Iterable[Cell]) -> list[str]:
+    """What there is to say of the runs of every cell: what stands in for what."""
+    with_runs = [cell.runs.notes for cell in cells if cell.runs.records]
+    return [note for note in with_runs[0] if all(note in notes for notes in with_runs)] if len(with_runs) > 1 else []
+
+
+def tests_by_column(cells: Sequence[Cell]) -> dict[str, dict[str, dict[str, Any]]]:
+    columns: dict[str, dict[str, Any]] = {}
+    for cell in cells:
+        if cell.runs.values:
+            columns.setdefault(cell.column, {})[cell.row] = cell.runs.values
+    return {column: compare_rows(rows) for column, rows in columns.items() if len(rows) > 1}
+
+
+def variants_data(results: Results, known: Collection[str]) -> list[dict[str, Any]]:
+    """The variants that have runs, each with its setting."""
+    study = results.study
+    return [
+        {**cell.to_json(), "setting": known_setting(cell, known), "of": study.row_title(study.variants[cell.row].row)}
+        for cell in make_variant_cells(results, list(study.variants.values()))
+        if cell.n and known_setting(cell, known)
+    ]
+
+
+def claims_data(papers: Collection[str], records: Sequence[Record]) -> list[dict[str, Any]]:
+    """What these papers conclude, in their numbers and in these records, comparison by comparison."""
+    return [
+        {"paper": paper, "how": claims_of(paper)[0], "claims": claims_of_paper(paper, records)}
+        for paper in paper_names()
+        if paper in papers and claims_of(paper)[1]
+    ]
+
+
+def claims_of_paper(paper: str, records: Sequence[Record]) -> list[dict[str, Any]]:
+    return [
+        {
+            "number": result.claim.number,
+            "text": result.claim.text,
+            "notes": result.notes,
+            **{side: {"outcome": result.outcome(side), "counts": tally(result, side)} for side in SIDES},
+            "parts": [
+                [part.text, published.outcome, judged_text(published), ours.outcome, judged_text(ours)]
+                for part, published, ours in zip(result.claim.parts, result.print, result.ours, strict=True)
+            ],
+        }
+        for result in examine_claims(paper, records)
+    ]
