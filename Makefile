@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: install demo test lint docs readme tables bench clean
+.PHONY: install demo test lint docs readme tables check-all bench clean
 
 install: .venv/installed  ## what runs need; what tests and docs need comes with `make test`
 
@@ -40,6 +40,10 @@ readme: .venv/developed  ## the README's table from the records
 tables: install  ## the published tables beside ours, their twins, and the paper's claims, from the committed records
 	for table in 2 3 4 5 6; do $(BIN)/engram compare table$$table --twins; done
 	$(BIN)/engram compare claims
+
+check-all: .venv/developed  ## the whole contract of every method, network and scenario, also on Ray; about 15 minutes
+	status=0; for name in $$($(BIN)/python -m engram.checks); do \
+		echo "== $$name"; $(BIN)/engram check $$name --engine local ray || status=1; done; exit $$status
 
 bench: install
 	$(BIN)/engram bench

@@ -16,6 +16,7 @@ __version__ = VERSION
 
 if TYPE_CHECKING:
     from engram.analysis.metrics import Metric as Metric
+    from engram.checks.contract import check as check
     from engram.core.ranges import Each as Each
     from engram.core.ranges import Log as Log
     from engram.data import Images as Images

@@ -18,6 +18,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "reproduce": ("study", "make the runs of a published table that are not recorded yet"),
     "compare": ("compare", "our numbers against the published ones, with verdicts, from the records"),
     "verify": ("verify", "run recorded runs again, picked at random: same bits, within spread, or moved"),
+    "check": ("check", "whether a method, network or scenario keeps the contract: bits, resume, memory, state"),
     "diff": ("diff", "which settings moved between two files of records, with a paired test"),
     "figure": ("figure", "pictures for papers: accuracy matrices, curves, bars, memory, the kinds of scenario"),
     "report": ("report", "the records as one HTML page: tables, and every run behind every cell"),

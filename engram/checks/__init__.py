@@ -1,0 +1,1 @@
+"""The contract that methods, networks and scenarios keep, as facts that can be checked: `engram check`."""
