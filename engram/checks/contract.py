@@ -341,9 +341,8 @@ def check_made(make: Callable[[], Method], engines: Sequence[str], short: bool) 
 
 def small_scenario(cls: type[Scenario]) -> Scenario:
     """A recipe on made-up images; several datasets if it takes several."""
-    images = made_up_images()
-    several = (images, images.rename("made-up-2")) if cls.several_datasets else (images,)
-    return cls(images=several, kind="domain")
+    images = (made_up_images(), made_up_images(1)) if cls.several_datasets else (made_up_images(),)
+    return cls(images=images, kind="domain")
 
 
 def check(thing: Any, *, engines: Sequence[str] = ("local",), short: bool = False) -> list[Fact]:

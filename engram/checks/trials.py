@@ -33,9 +33,9 @@ TRAINING = Training(epochs=2, batch=16, lr=0.01)
 
 
 @cache
-def made_up_images() -> Images:
+def made_up_images(number: int = 0) -> Images:
     """Six classes of noisy patterns, 20×20 pixels: every network of the package takes them."""
-    rng = np.random.default_rng(0)
+    rng = np.random.default_rng(number)
     patterns = rng.integers(0, 256, (CLASSES, SIDE, SIDE))
 
     def draw(per_class: int) -> tuple[Any, Any]:
@@ -44,7 +44,7 @@ def made_up_images() -> Images:
         return np.clip(patterns[y] + noise, 0, 255).astype(np.uint8), y
 
     (x_train, y_train), (x_test, y_test) = draw(PER_CLASS), draw(PER_CLASS // 3)
-    return Images(x_train, y_train, x_test, y_test, name="made-up")
+    return Images(x_train, y_train, x_test, y_test, name=f"made-up-{number}" if number else "made-up")
 
 
 def make_scenario(kind: str) -> Scenario:
