@@ -122,7 +122,7 @@ class Learner:
         self.steps = 0
         """Optimiser steps so far, those of helpers (a generator, say) included."""
         self.step_of_task = 0
-        """Steps that the network has taken in the task at hand."""
+        """Index of the step at hand within its task, from 0."""
         self.steps_of_task = 0
         """Steps that it takes in this task in all. In `begin_task` it follows from `pass_sizes`; from the first step
         on from the size of the method's data."""

@@ -43,3 +43,19 @@ def test_one_row():
         assert metrics.average_accuracy(a) == metrics.average_incremental_accuracy(a) == average
         assert metrics.forgetting(a) is None
         assert metrics.backward_transfer(a) is None
+
+
+def test_a_full_matrix_is_cut_to_its_lower_triangle():
+    """With what is measured before a task is learned, average incremental accuracy would be 49.2."""
+    lower = [[100.0], [80.0, 90.0], [60.0, 70.0, 95.0]]
+    full = [[100.0, 0.0, 0.0], [80.0, 90.0, 0.0], [60.0, 70.0, 95.0]]
+    expected = (100 + 85 + 75) / 3
+    assert metrics.average_incremental_accuracy(lower) == pytest.approx(expected)
+    assert metrics.average_incremental_accuracy(full) == pytest.approx(expected)
+    for metric in (metrics.average_accuracy, metrics.forgetting, metrics.backward_transfer):
+        assert metric(full) == metric(lower)
+    assert metrics.intransigence(full, [99.0, 98.0, 97.0]) == metrics.intransigence(lower, [99.0, 98.0, 97.0])
+
+
+def test_the_one_row_of_offline_training_is_not_cut():
+    assert metrics.average_incremental_accuracy([[90.0, 80.0, 70.0]]) == 80.0
