@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from page_helpers import record
+from page_helpers import record, usual_id
 
 from engram.report.page.assemble import assemble
 from engram.report.page.server import Latest, Server
@@ -56,7 +56,7 @@ def test_the_page_and_its_data(server: Server) -> None:
     assert b"connect-src 'self'" in body
     answer, body = ask(server, "/data.json")
     data = json.loads(body)
-    assert data["settings"]["split-mnist/class adam"]["mean"] == 20.0
+    assert data["settings"][usual_id("split-mnist/class", "adam")]["mean"] == 20.0
     assert data["tag"] == answer.headers["ETag"]
     assert answer.headers["Cache-Control"] == "no-store"
 
