@@ -284,7 +284,9 @@ def test_the_command_gives_every_value_if_no_defaults_are_known():
 
 
 def test_whole_numbers_and_floats_that_are_equal_are_one_setting():
-    (setting,) = gather_settings([record("ewc", 0, 60, fields={"coef": 50}), record("ewc", 1, 40, fields={"coef": 50.0})])
+    (setting,) = gather_settings(
+        [record("ewc", 0, 60, fields={"coef": 50}), record("ewc", 1, 40, fields={"coef": 50.0})]
+    )
     assert (setting.mean, len(setting.runs.records)) == (50.0, 2)
 
 

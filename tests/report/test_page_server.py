@@ -74,7 +74,7 @@ def test_what_is_known_is_not_sent_again_until_a_record_comes(server: Server, fo
     records.append(folder / "b.jsonl", record("adam", 1, 30.0, published=True))
     answer, body = ask(server, "/data.json", If_None_Match=tag)
     assert answer.status == 200
-    assert json.loads(body)["settings"]["split-mnist/class adam"]["mean"] == 25.0
+    assert json.loads(body)["settings"][usual_id("split-mnist/class", "adam")]["mean"] == 25.0
     assert answer.headers["ETag"] != tag
 
 
