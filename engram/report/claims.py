@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import get_args
 
 from rich.console import Console
 from rich.markup import escape
@@ -10,7 +11,7 @@ from rich.table import Table
 
 from engram.report.markdown import escape_markdown
 from engram.studies.claims import claims_of
-from engram.studies.outcomes import ClaimResult, Judged, Side
+from engram.studies.outcomes import ClaimOutcome, ClaimResult, Judged, Side
 
 SIDES: dict[Side, str] = {"print": "published", "ours": "ours"}
 OUTCOME_COLOURS = {"holds": "green", "fails": "red", "undecided": "dim"}
@@ -73,7 +74,7 @@ def explanations(results: Sequence[ClaimResult]) -> list[str]:
 def tally(result: ClaimResult, side: Side) -> str:
     """`3 / 0 / 1`: comparisons that hold, fail, are undecided."""
     outcomes = [one.outcome for one in (result.print if side == "print" else result.ours)]
-    return " / ".join(str(outcomes.count(word)) for word in OUTCOME_COLOURS)
+    return " / ".join(str(outcomes.count(word)) for word in get_args(ClaimOutcome))
 
 
 def judged_text(one: Judged) -> str:

@@ -1,4 +1,4 @@
-"""The lines below a table: how many cells agree, what ± is, tests, time, machines, memory, failures, notes. No torch."""
+"""The lines below a table: agreement, what ± is, tests, time, machines, memory, failures, notes. No torch."""
 
 from __future__ import annotations
 

@@ -14,8 +14,8 @@ PREAMBLE = r"""% Needs \usepackage{booktabs}; colortbl makes the thin rules grey
 THIN_RULE = r"\arrayrulecolor[gray]{0.7}\specialrule{0.3pt}{1pt}{1pt}\arrayrulecolor[gray]{0}"
 VERDICT_SIGNS = {"agrees": "$=$", "higher": r"$\uparrow$", "lower": r"$\downarrow$", "missing": "--"}
 WITH_VERDICTS = (
-    r" Below each of our numbers: the published one, the number of our runs in brackets, and whether ours agrees ($=$), "
-    r"is higher ($\uparrow$), lower ($\downarrow$) or missing (--)."
+    r" Below each of our numbers: the published one, the number of our runs in brackets, and whether ours agrees "
+    r"($=$), is higher ($\uparrow$), lower ($\downarrow$) or missing (--)."
 )
 WITH_TESTS = " Below each mean: the number of runs in brackets{}."
 BEGIN = (r"\begin{table}", r"\centering\footnotesize\setlength{\tabcolsep}{3pt}")
@@ -69,9 +69,9 @@ def head_lines(document: Document) -> list[str]:
     if not any(below for _, below in headings):
         # the words of a heading in two lines, or three columns would not fit on a page
         words = [title.partition(" ") for title, _ in headings]
-        lines = [[*front, *(first for first, _, _ in words), *back]]
-        second = [*front_below, *(rest for _, _, rest in words), *empty]
-        return [latex_row(map(escape_latex, line)) for line in (lines + [second] if any(second) else lines)]
+        upper = [*front, *(first for first, _, _ in words), *back]
+        lower = [*front_below, *(rest for _, _, rest in words), *empty]
+        return [latex_row(map(escape_latex, line)) for line in (upper, lower) if any(line)]
     spans = [rf"\multicolumn{{{len(below) or 1}}}{{c}}{{{escape_latex(title)}}}" for title, below in headings]
     rules, at = [], len(front) + 1
     for _, below in headings:
@@ -149,47 +149,11 @@ ACCENTS = {
     "\u030a": "r", "\u0304": "=", "\u0306": "u", "\u0307": ".", "\u030b": "H", "\u0328": "k",
 }  # fmt: skip
 GREEK = {
-    character: f"${chr(92)}{name}$"
-    for character, name in zip(
-        "αβγδεζηθικλμνξπρστυφχψωΓΔΘΛΞΠΣΦΨΩ",
-        [
-            "alpha",
-            "beta",
-            "gamma",
-            "delta",
-            "epsilon",
-            "zeta",
-            "eta",
-            "theta",
-            "iota",
-            "kappa",
-            "lambda",
-            "mu",
-            "nu",
-            "xi",
-            "pi",
-            "rho",
-            "sigma",
-            "tau",
-            "upsilon",
-            "phi",
-            "chi",
-            "psi",
-            "omega",
-            "Gamma",
-            "Delta",
-            "Theta",
-            "Lambda",
-            "Xi",
-            "Pi",
-            "Sigma",
-            "Phi",
-            "Psi",
-            "Omega",
-        ],
-        strict=True,
-    )
-}
+    "α": "alpha", "β": "beta", "γ": "gamma", "δ": "delta", "ε": "epsilon", "ζ": "zeta", "η": "eta", "θ": "theta",
+    "κ": "kappa", "λ": "lambda", "μ": "mu", "ν": "nu", "ξ": "xi", "π": "pi", "ρ": "rho", "σ": "sigma", "τ": "tau",
+    "φ": "phi", "χ": "chi", "ψ": "psi", "ω": "omega", "Γ": "Gamma", "Δ": "Delta", "Θ": "Theta", "Λ": "Lambda",
+    "Σ": "Sigma", "Φ": "Phi", "Ψ": "Psi", "Ω": "Omega",
+}  # fmt: skip
 
 
 def escape_latex(text: str) -> str:
@@ -201,10 +165,11 @@ def escape_latex(text: str) -> str:
 
 
 def escape_character(character: str) -> str:
-    known = SPECIAL.get(character) or GREEK.get(character)
-    if known or character.isascii():
-        return known or character
-    base, *marks = unicodedata.normalize("NFKD", character)
+    if character in SPECIAL or character.isascii():
+        return SPECIAL.get(character, character)
+    if character in GREEK:
+        return rf"$\{GREEK[character]}$"
+    base, *marks = list(unicodedata.normalize("NFKD", character))
     if base.isascii() and len(marks) == 1 and marks[0] in ACCENTS:
         return rf"\{ACCENTS[marks[0]]}{{{base}}}"
     if base.isascii() and all(mark.isascii() for mark in marks):  # a ligature, a no-break space

@@ -224,10 +224,10 @@ def cost_headings(cells: Sequence[Cell]) -> tuple[str, ...]:
 
 def row_costs(cells: Sequence[Cell], extra: Sequence[str]) -> tuple[str, ...]:
     """The most bytes that a row keeps, and the median time of its runs."""
-    kept = [cell.memory for cell in cells if cell.memory is not None]
+    most = max((cell.memory for cell in cells if cell.memory is not None), default=None)
     seconds = [r.seconds for cell in cells for r in cell.runs.records if r.status == "done"]
     texts = {
-        "Memory": size(max(kept)) if kept and max(kept) else ("none" if kept else ABSENT),
+        "Memory": ABSENT if most is None else size(most) if most else "none",
         "Time": duration(statistics.median(seconds)) if seconds else ABSENT,
     }
     return tuple(texts[name] for name in extra)

@@ -126,7 +126,7 @@ class Figure3(FigureRecipe):
         found = {net: {column: curves.column(net, column) for column in looks} for net in TABLE_OF_NET}
         found = {net: columns for net, columns in found.items() if any(columns.values())}
         check_some(bool(found), TABLE_OF_NET["mlp"])
-        fig, axes = panels(len(found), width=4.2, height=3.4, sharey=True)
+        fig, axes = panels(len(found), width=4.2 if len(found) > 1 else 4.8, height=3.4, sharey=True)
         fig.set_label("Average accuracy along the queue of 78 tasks")
         for ax, (net, columns) in zip(axes, found.items(), strict=True):
             ax.set_title(net.upper() + runs_text(*columns.values()))

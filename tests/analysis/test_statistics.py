@@ -13,15 +13,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from engram.analysis.statistics import Summary, corrected, holm, needed, paired, summarized, welch
+from engram.analysis.statistics import Summary, correct_tests, holm, paired_test, pairs_needed, summarize, welch
 
 
 def test_three_pairs_by_hand():
     """Differences 1, 2, 3: of the 8 patterns of signs only +++ and −−− have a sum of 6 or more away from 0."""
-    found = paired([0, 0, 0], [1, 2, 3])
+    found = paired_test([0, 0, 0], [1, 2, 3])
     assert (found.difference, found.n, found.p, found.least) == (2.0, 3, 2 / 8, 2 / 8)
     # 3 + 2 − 1 = 4 away from 0: +++, ++− with the 1 turned, and their negatives
-    assert paired([0, 0, 0], [-1, 2, 3]).p == 4 / 8
+    assert paired_test([0, 0, 0], [-1, 2, 3]).p == 4 / 8
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -34,7 +34,7 @@ def test_equal_sums_stay_equal_where_runs_differ_by_a_few_test_images(seed):
         a.append(statistics.fmean(n / 100 for n in right))
         b.append(statistics.fmean(n / 100 for n in [right[0] + more, *right[1:]]))
     sums = map(sum, itertools.product(*((n, -n) for n in images)))
-    assert paired(a, b).p == sum(abs(s) >= sum(images) for s in sums) / 1024 > 0.05
+    assert paired_test(a, b).p == sum(abs(s) >= sum(images) for s in sums) / 1024 > 0.05
 
 
 @pytest.mark.parametrize("n", [4, 7, 10, 13])
@@ -44,20 +44,20 @@ def test_it_is_scipy_s_exact_permutation_test(n):
     known = stats.permutation_test(
         (a, b), lambda x, y, axis: np.mean(x - y, axis=axis), permutation_type="samples", vectorized=True
     )
-    assert paired(a, b).p == pytest.approx(known.pvalue, abs=1e-12)
+    assert paired_test(a, b).p == pytest.approx(known.pvalue, abs=1e-12)
 
 
 def test_more_pairs_than_can_be_counted_are_drawn():
     rng = np.random.default_rng(0)
     a, b = rng.normal(0, 1, 40), rng.normal(0.4, 1, 40)
-    found = paired(a, b)
+    found = paired_test(a, b)
     assert 0.001 < found.p < 0.9
     # with 40 pairs the distribution of the sum is normal enough: mean 0, variance Σ d²
     d = b - a
     normal = 2 * stats.norm.sf(abs(d.sum()) / math.sqrt((d**2).sum()))
     assert found.p == pytest.approx(normal, abs=0.01)
-    assert paired(a, b).p == found.p  # the same every time
-    assert paired(np.zeros(40), np.ones(40)).p == 1 / 100_001  # none drawn at random is as far, but the found one
+    assert paired_test(a, b).p == found.p  # the same every time
+    assert paired_test(np.zeros(40), np.ones(40)).p == 1 / 100_001  # none drawn at random is as far, but the found one
 
 
 @given(st.lists(st.integers(-4, 4), min_size=1, max_size=7))
@@ -68,7 +68,7 @@ def test_p_is_the_share_of_sign_patterns(d):
         abs(sum(s * x for s, x in zip(signs, d, strict=True))) >= abs(sum(d))
         for signs in itertools.product((1, -1), repeat=len(d))
     )
-    found = paired([0.0] * len(d), values)
+    found = paired_test([0.0] * len(d), values)
     assert found.p == pytest.approx(far / 2 ** len(d))
     assert found.least <= found.p
 
@@ -76,7 +76,7 @@ def test_p_is_the_share_of_sign_patterns(d):
 @pytest.mark.parametrize(("n", "can"), [(1, False), (3, False), (5, False), (6, True), (10, True)])
 def test_few_pairs_cannot_show_anything_and_it_says_so(n, can):
     """The best case of n pairs is 2 of 2^n patterns: 0.0625 for 5, 0.03125 for 6."""
-    found = paired([0.0] * n, [50.0 + i for i in range(n)])
+    found = paired_test([0.0] * n, [50.0 + i for i in range(n)])
     assert found.p == found.least == 2 / 2**n
     assert found.shown is found.can_show is can
     assert found.word == (
@@ -85,17 +85,17 @@ def test_few_pairs_cannot_show_anything_and_it_says_so(n, can):
 
 
 def test_pairs_that_are_equal_do_not_help():
-    found = paired([1, 2, 3, 4, 5, 6, 7], [1, 2, 3, 4, 15, 16, 17])
+    found = paired_test([1, 2, 3, 4, 5, 6, 7], [1, 2, 3, 4, 15, 16, 17])
     assert found.p == found.least == 2 / 2**3
-    assert paired([1, 2], [1, 2]).word == "equal"
-    assert paired([], []).word == "no common seed"
-    assert paired([0] * 8, [-1, -2, -3, -4, -5, -6, -7, -8]).word == "lower"
-    assert paired([0] * 8, [1, -1, 1, -1, 1, -1, 1, -1]).word == "not shown"
+    assert paired_test([1, 2], [1, 2]).word == "equal"
+    assert paired_test([], []).word == "no common seed"
+    assert paired_test([0] * 8, [-1, -2, -3, -4, -5, -6, -7, -8]).word == "lower"
+    assert paired_test([0] * 8, [1, -1, 1, -1, 1, -1, 1, -1]).word == "not shown"
 
 
 def test_pairs_must_be_pairs():
     with pytest.raises(ValueError, match="zip"):
-        paired([1, 2], [1])
+        paired_test([1, 2], [1])
 
 
 def test_holm_by_hand():
@@ -118,10 +118,10 @@ def test_holm_rejects_what_the_procedure_rejects(thousandths):
 
 
 def test_what_can_show_nothing_does_not_make_it_harder_for_the_others():
-    eight = paired([0.0] * 8, [1.0] * 8)  # 2 / 256
-    three = paired([0.0] * 3, [1.0] * 3)
-    equal = paired([1.0] * 8, [1.0] * 8)
-    found = corrected([eight, three, equal, equal, eight])
+    eight = paired_test([0.0] * 8, [1.0] * 8)  # 2 / 256
+    three = paired_test([0.0] * 3, [1.0] * 3)
+    equal = paired_test([1.0] * 8, [1.0] * 8)
+    found = correct_tests([eight, three, equal, equal, eight])
     assert [test.adjusted for test in found] == [2 * 2 / 256, None, None, None, 2 * 2 / 256]
     assert [test.shown for test in found] == [True, False, False, False, True]
     assert [test.family for test in found] == [2, 1, 1, 1, 2]
@@ -129,16 +129,16 @@ def test_what_can_show_nothing_does_not_make_it_harder_for_the_others():
 
 def test_ten_pairs_are_too_few_for_many_tests_and_it_says_so():
     """28 pairs of 8 methods over ten seeds: the best case is 28 · 2 / 1024 = 0.0547."""
-    found = corrected([paired([0.0] * 10, [1.0] * 10)] * 28)
+    found = correct_tests([paired_test([0.0] * 10, [1.0] * 10)] * 28)
     assert {test.word for test in found} == {
         "too few pairs for 28 tests: 10 can give no p below 0.0547, 11 or more could"
     }
-    assert {test.word for test in corrected([paired([0.0] * 11, [1.0] * 11)] * 28)} == {"higher"}
+    assert {test.word for test in correct_tests([paired_test([0.0] * 11, [1.0] * 11)] * 28)} == {"higher"}
 
 
 @pytest.mark.parametrize(("tests", "pairs"), [(1, 6), (2, 7), (13, 10), (20, 10), (26, 11), (91, 12)])
 def test_pairs_needed(tests, pairs):
-    assert needed(tests) == pairs
+    assert pairs_needed(tests) == pairs
     assert tests * 2 / 2**pairs < 0.05 <= tests * 2 / 2 ** (pairs - 1)
 
 
@@ -147,7 +147,7 @@ def test_welch_is_scipy_s(seed):
     rng = np.random.default_rng(seed)
     a, b = rng.normal(90, 1, 10), rng.normal(91, 3, 4 + seed)
     known = stats.ttest_ind(a, b, equal_var=False).pvalue
-    assert welch(summarized(a.tolist()), summarized(b.tolist())) == pytest.approx(known, rel=1e-9)
+    assert welch(summarize(a.tolist()), summarize(b.tolist())) == pytest.approx(known, rel=1e-9)
 
 
 def test_welch_without_spread_or_without_runs():
@@ -157,5 +157,5 @@ def test_welch_without_spread_or_without_runs():
 
 
 def test_it_works_without_torch():
-    code = "import sys, engram.analysis.statistics as s; s.paired([1], [3]); assert 'torch' not in sys.modules"
+    code = "import sys, engram.analysis.statistics as s; s.paired_test([1], [3]); assert 'torch' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -2,10 +2,21 @@
 
 from typing import Any
 
+from setting_records import run_of, spec_of
+
+from engram.report.page.settings import setting_id
+from engram.runs.defaults import default_setting
 from engram.runs.records import Record
+from engram.studies.hsu2018.queue import queue_setting
 
 HOSTILE = "<img src=x onerror=\"document.title='hacked'\">"
 HOSTILE_SCENARIO = "split-</script><script>document.title='hacked'</script>/class"
+
+
+def usual_id(scenario: str, method: str, **fields: Any) -> str:
+    """The page's name for the default setting, with some fields of the method changed."""
+    changes = {f"method.{name}": value for name, value in fields.items()}
+    return setting_id(default_setting(scenario, method).with_values(changes))
 
 
 def spec(method: str = "adam", seed: int = 0, scenario: str = "class", **fields: Any) -> dict[str, Any]:
@@ -31,7 +42,10 @@ def record(
     fields: dict[str, Any] | None = None,
     **changes: Any,
 ) -> Record:
-    """Two tasks: 90 on the first when it is learned, `score` on both at the end; so 90 − score is forgotten."""
+    """Two tasks: 90 on the first when it is learned, `score` on both at the end; so 90 − score is forgotten.
+
+    `published`: with the defaults of its scenario and method, but for `fields`.
+    """
     name = scenario or f"split-mnist/{kind}"
     values = {
         "key": f"{name} {method} {fields} {seed}",
@@ -46,15 +60,19 @@ def record(
         "steps": 1884,
         "seconds": 10.0,
         "memory": {"kept": {}, "working": {}},
-        "preset": f"{name} {method}" if published else None,
         "environment": {"engram": "0.1.0", "torch": "2.13.0", "cpu": "a processor", "peak_mb": 500 + seed},
     }
     values |= {"key": f"{name} {changes['spec']}"} if "spec" in changes else {}
+    if published:
+        changed = {f"method.{field}": value for field, value in (fields or {}).items()}
+        values["spec"] = spec_of(default_setting(name, method).with_values(changed), seed)
     return Record(**{**values, **changes})
 
 
-def queued(method: str, weight: str, seed: int, last: float, scenario: str = "long-queue/task") -> Record:
+def queued(
+    method: str, coef: float | None, seed: int, last: float, scenario: str = "long-queue/task", reset: bool = True
+) -> Record:
     """78 tasks: 100 on each until the last, then `last`."""
     accuracy = [[100.0] * i for i in range(1, 78)] + [[last] * 78]
-    label = f"{scenario} {method}{weight}"
-    return record(method, seed, last, scenario=scenario, accuracy=accuracy, preset=label, fields={"c": weight})
+    setting = queue_setting(scenario, method, coef, "mlp", reset=reset if coef else None)
+    return run_of(setting, seed, last, accuracy=accuracy)

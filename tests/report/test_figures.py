@@ -4,7 +4,6 @@ import itertools
 import json
 import re
 import shutil
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,33 +13,32 @@ from matplotlib.container import ErrorbarContainer
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from matplotlib.text import Text
+from setting_records import run_of
 
 import engram as eg
-from engram.cli import main
-from engram.cli.figure import FIGURES
+from engram.core.registry import FIGURES, METHODS
 from engram.report import schematics
-from engram.report.curves import Curves, gap, places
-from engram.report.figures import Bars, Matrix
+from engram.report.curves import Curves, stability_gap, tasks_learned
+from engram.report.figures import Bars, MatrixFigure
 from engram.report.memory import Memory
-from engram.report.style import _LOOKS, GREY, PALETTE, SUFFIXES, look, save
-from engram.runs.records import Record, append
+from engram.report.style import GREY, PALETTE, SUFFIXES, FigureRecipe, look, save
+from engram.runs.defaults import default_setting
+from engram.runs.records import Record
 
 MATRICES = {
     "adam": [[[100.0], [20.0, 90.0], [0.0, 10.0, 98.0]], [[90.0], [40.0, 92.0], [0.0, 30.0, 94.0]]],
     "rehearsal": [[[100.0], [96.0, 90.0], [91.0, 85.0, 98.0]]],
     "offline": [[[97.0, 95.0, 99.0]]],
 }
+SPLIT = default_setting("split-mnist/class", "adam")
 KEPT = {"adam": 0, "rehearsal": 1000, "offline": 0}
 
 
 def record(method: str, seed: int, accuracy: list[list[float]], **other: object) -> Record:
     mean = sum(accuracy[-1]) / len(accuracy[-1])
     values = {"memory": {"kept": {"buffer": KEPT.get(method, 0)}, "working": {}}, **other}
-    return Record(
-        key=f"{method}{seed}", scenario="split-mnist/class", method=method, seed=seed,
-        spec={"method": [{"name": method}]}, status="done", accuracy=accuracy,
-        average_accuracy=mean, preset=f"split-mnist/class {method}", **values,
-    )  # fmt: skip
+    setting = SPLIT if method not in METHODS else default_setting("split-mnist/class", method)
+    return run_of(setting, seed, mean, accuracy=accuracy, **{"method": method} | values)
 
 
 @pytest.fixture
@@ -90,15 +88,16 @@ def check_readable(fig: Figure) -> None:
 
 
 def test_no_two_methods_look_alike_and_all_colours_are_safe():
-    looks = [tuple(values) for values in _LOOKS.values()]
+    looks = [(look(name).color, look(name).marker, look(name).dash) for name in METHODS.built_in]
     assert len(set(looks)) == len(looks)
+    assert all("look" in METHODS.facts(name).literals for name in METHODS.built_in)
     assert {color for color, _, _ in looks} <= {*PALETTE, GREY}
     assert look("my-own") == look("my-own")
     assert look("rehearsal+si").label == "Naive rehearsal + SI"
 
 
 def test_matrices_show_the_mean_over_seeds(records):
-    fig = Matrix().draw(records)
+    fig = MatrixFigure().draw(records)
     assert fig.get_suptitle() == "split-mnist/class"
     check_readable(fig)
     adam, rehearsal = (ax for ax in fig.axes if ax.images)  # offline has no matrix
@@ -109,41 +108,41 @@ def test_matrices_show_the_mean_over_seeds(records):
 
 
 def test_a_method_and_seeds_can_be_asked_for(records):
-    fig = Matrix(methods=("adam",), seeds=(1,)).draw(records)
+    fig = MatrixFigure(methods=("adam",), seeds=(1,)).draw(records)
     assert [t.get_text() for t in fig.axes[0].texts] == ["90", "40", "92", "0", "30", "94"]
     with pytest.raises(ValueError, match=r"no finished records of ewc in split-mnist/class; there are: adam, offline"):
-        Matrix(methods=("ewc",)).draw(records)
+        MatrixFigure(methods=("ewc",)).draw(records)
     with pytest.raises(ValueError, match=r"no finished records of split-mnist/class with seeds 7"):
-        Matrix(seeds=(7,)).draw(records)
+        MatrixFigure(seeds=(7,)).draw(records)
 
 
 def test_trials_on_held_out_images_are_not_shown(records):
     trial = record("adam", 1000, [[1.0], [2.0, 3.0], [4.0, 5.0, 6.0]])
-    trial.spec = {"scenario": {"held_out": 0.1}}
-    fig = Matrix(methods=("adam",)).draw([*records, trial])
+    trial.spec["scenario"]["held_out"] = 0.1
+    fig = MatrixFigure(methods=("adam",)).draw([*records, trial])
     assert fig.axes[0].get_title() == "Adam (n=2)"
 
 
 def test_trials_on_test_images_are_not_shown_either(records):
     trial = record("adam", 1000, [[1.0], [2.0, 3.0], [4.0, 5.0, 6.0]], search={"stage": "trial"})
-    assert Matrix(methods=("adam",)).draw([*records, trial]).axes[0].get_title() == "Adam (n=2)"
+    assert MatrixFigure(methods=("adam",)).draw([*records, trial]).axes[0].get_title() == "Adam (n=2)"
 
 
-@pytest.mark.parametrize("figure", [Matrix, Curves])
+@pytest.mark.parametrize("figure", [MatrixFigure, Curves])
 def test_runs_of_several_settings_are_not_averaged(figure):
-    """Seeds 0 and 1 of one weight and seed 2 of another are no three runs of anything."""
+    """Seeds 0 and 1 of one coefficient and seed 2 of another are not three runs of anything."""
     runs = [record("si", seed, [[100.0], [80.0, 95.0]]) for seed in range(3)]
     for run in runs:
-        run.preset = None
-        run.spec = {"method": [{"name": "si", "coef": 1.0 + (run.seed == 2)}], "seed": run.seed, "threads": run.seed}
-    with pytest.raises(ValueError, match=r"runs of si in split-mnist/class are of 2 settings.* si\.coef; name other"):
+        run.spec["method"][0]["coef"] = 1.0 + (run.seed == 2)
+        run.spec["threads"] = run.seed
+    with pytest.raises(ValueError, match=r"runs of si in split-mnist/class have 2 settings.* method\.coef; name other"):
         figure().draw(runs)
     adam = record("adam", 0, [[100.0], [80.0, 95.0]])
     assert figure(methods=("adam",)).draw([*runs, adam])  # nobody asked for the others
     assert figure().draw(runs[:2])
 
 
-def test_looks_after_different_steps_are_not_averaged():
+def test_evaluations_after_different_steps_are_not_averaged():
     other = with_curve()
     other.seed = 1
     other.curve = other.curve[1:]
@@ -157,7 +156,7 @@ def test_curves_are_average_accuracies_over_seen_tasks(records):
     check_readable(fig)
     lines = {line.get_label(): line.get_ydata() for line in fig.axes[0].lines}
     np.testing.assert_allclose(lines["Adam"], [95, 60.5, (36 + 124 / 3) / 2])
-    np.testing.assert_allclose(lines["Offline (upper bound)"], [97, 97])
+    np.testing.assert_allclose(lines["Offline"], [97, 97])
 
 
 def test_offline_alone_is_a_level_over_its_tasks(records):
@@ -166,7 +165,7 @@ def test_offline_alone_is_a_level_over_its_tasks(records):
     assert ax.get_xticks().tolist() == [1, 2, 3]
 
 
-@pytest.mark.parametrize("figure", [Matrix, Curves])
+@pytest.mark.parametrize("figure", [MatrixFigure, Curves])
 def test_runs_with_other_numbers_of_tasks_are_not_averaged(records, figure):
     other = record("adam", 2, [[90.0], [50.0, 80.0]])
     with pytest.raises(ValueError, match="runs of adam in split-mnist/class have 2 and 3 tasks; choose by --seeds"):
@@ -175,8 +174,8 @@ def test_runs_with_other_numbers_of_tasks_are_not_averaged(records, figure):
 
 
 def test_the_stability_gap_is_the_fall_below_both_ends():
-    assert gap(with_curve()) == 80 - 30
-    assert places(with_curve()) == [0.25, 1.0, 1.25, 1.5, 2.0]
+    assert stability_gap(with_curve()) == 80 - 30
+    assert tasks_learned(with_curve()) == [0.25, 1.0, 1.25, 1.5, 2.0]
     fig = Curves(within=True).draw([with_curve()])
     check_readable(fig)
     assert fig.axes[0].lines[0].get_ydata().tolist() == [90, 100, 30, 60, 80]
@@ -185,21 +184,21 @@ def test_the_stability_gap_is_the_fall_below_both_ends():
         Curves(within=True).draw([record("si", 0, [[100.0], [80.0, 95.0]])])
 
 
-def test_bars_are_ours_and_diamonds_are_print(records):
+def test_bars_are_ours_and_diamonds_are_published(records):
     fig = Bars(columns=("class",)).draw(records)
     check_readable(fig)
     bars = [patch.get_width() for patch in fig.axes[0].patches if isinstance(patch, Rectangle) and patch.get_width()]
     assert bars == pytest.approx([(36 + 124 / 3) / 2, 274 / 3, 97])
     diamonds = [c.lines[0] for c in fig.axes[0].containers if isinstance(c, ErrorbarContainer) and c.lines[0]]
     assert {line.get_marker() for line in diamonds} == {"d"}
-    assert [float(line.get_xdata()[0]) for line in diamonds][:2] == [19.71, 19.46]  # Adam and SGD in print
+    assert [float(line.get_xdata()[0]) for line in diamonds][:2] == [19.71, 19.46]  # Adam and SGD
     with pytest.raises(ValueError, match="'table9' is unknown"):
         Bars(table="table9").draw(records)
 
 
 def test_memory_joins_the_sizes_of_a_buffer(records):
     large = record("rehearsal", 0, [[100.0], [96.0, 98.0]], memory={"kept": {"buffer": 9000}, "working": {}})
-    large.spec = {"method": [{"capacity": 9}]}
+    large.spec["method"][0]["capacity"] = 9
     fig = Memory().draw([*records, large])
     check_readable(fig)
     buffer = next(c for c in fig.axes[0].containers if c.get_label() == "Naive rehearsal").lines[0]
@@ -224,7 +223,7 @@ def own_images(monkeypatch):
 
 
 def test_schematics_show_label_frequencies_over_the_outputs(own_images):
-    fig = schematics.kinds([f"split-mnist/{kind}" for kind in ("task", "domain", "class")], tasks=5, samples=2)
+    fig = schematics.draw_kinds([f"split-mnist/{kind}" for kind in ("task", "domain", "class")], tasks=5, samples=2)
     check_readable(fig)
     plots = [ax for ax in fig.findobj(Axes) if ax.containers]
     heights = [[round(float(bar.get_height()), 4) for bar in ax.containers[0]] for ax in plots]
@@ -244,8 +243,8 @@ def test_a_schematic_of_every_kind_is_readable(own_images, kind):
 
 
 def test_long_sequences_show_the_first_tasks_and_the_last():
-    assert schematics.shown(78, 5) == [0, 1, 2, 3, 77]
-    assert schematics.shown(5, 5) == [0, 1, 2, 3, 4]
+    assert schematics.first_and_last(78, 5) == [0, 1, 2, 3, 77]
+    assert schematics.first_and_last(5, 5) == [0, 1, 2, 3, 4]
 
 
 @pytest.mark.parametrize("suffix", SUFFIXES)
@@ -275,7 +274,7 @@ def test_what_can_be_pointed_at_lies_where_it_is_drawn(records, tmp_path):
         (Bars(rows=("sgd", "rehearsal")).draw(records), {("task", "SGD", "97.98")}),
         (Bars(rows=("rehearsal",)).draw(records), {("class", "Naive rehearsal", "91.33")}),
         (Memory().draw(records), {("split-mnist/class", "nothing", "38.67")}),
-        (Matrix(methods=("rehearsal",)).draw(records), {("Naive rehearsal", "row 3, column 1", "91.00")}),
+        (MatrixFigure(methods=("rehearsal",)).draw(records), {("Naive rehearsal", "row 3, column 1", "91.00")}),
     ):  # fmt: skip
         page = save(fig, tmp_path / "x.html").read_text()
         points = json.loads(re.search(r'id="data">(.*?)</script>', page, re.DOTALL)[1])["points"]
@@ -303,9 +302,9 @@ def test_curves_switch_off_and_values_show_in_a_browser(records, tmp_path):
     try:
         browser.get(page.as_uri())
         entries = {e.get_attribute("aria-label"): e for e in browser.find_elements(By.CSS_SELECTOR, ".entry")}
-        assert set(entries) == {"Adam", "Naive rehearsal", "Offline (upper bound)"}
+        assert set(entries) == {"Adam", "Naive rehearsal", "Offline"}
         names = json.loads(browser.find_element(By.ID, "data").get_attribute("textContent"))["curves"]
-        assert len(names["Adam"]) == 2  # the curve, and the band of its deviation
+        assert len(names["Adam"]) == 2  # the curve, and the band of its standard deviation
         curve, band = (browser.find_element(By.ID, name) for name in names["Adam"])
         assert curve.is_displayed()
         entries["Adam"].click()
@@ -325,48 +324,34 @@ def test_curves_switch_off_and_values_show_in_a_browser(records, tmp_path):
         browser.quit()
 
 
-def called(capfd, *arguments: str) -> tuple[int, str]:
-    with pytest.raises(SystemExit) as end:
-        main(["figure", *arguments])
-    return end.value.code, capfd.readouterr().err
+def test_every_figure_is_in_the_registry_under_its_name():
+    assert set(FIGURES) == {
+        "matrix", "curves", "bars", "memory", "figure1", "figure2", "figure3", "figure4", "figure5", "scenario",
+    }  # fmt: skip
+    for name in FIGURES:
+        assert FIGURES[name].name == name
+        assert issubclass(FIGURES[name], FigureRecipe)
+        assert 20 < len(FIGURES.facts(name).summary) < 120
 
 
-def test_on_the_command_line(records, tmp_path, monkeypatch, capfd):
-    monkeypatch.chdir(tmp_path)
-    for one in records:
-        append(Path("mine/records.jsonl"), one)
-    assert called(capfd, "matrix", "--results", "mine") == (0, "matrix.png\n")
-    assert Path("matrix.png").read_bytes()[:4] == b"\x89PNG"
-    assert called(capfd, "curves", "--results", "mine/records.jsonl", "--out", "deep/x.svg")[0] == 0
-    assert Path("deep/x.svg").read_text().startswith("<?xml")
+def test_bars_of_a_study_of_one_s_own_have_no_diamonds(records, tmp_path):
+    path = tmp_path / "mine.toml"
+    path.write_text(
+        'title = "Mine"\n[columns]\nclass = "split-mnist/class"\n[rows]\nadam = {}\nrehearsal = {}\n', encoding="utf-8"
+    )
+    fig = Bars(table=str(path)).draw(records)
+    check_readable(fig)
+    (ax,) = fig.axes
+    assert [patch.get_width() for patch in ax.patches] == pytest.approx([(36 + 124 / 3) / 2, 274 / 3])
+    assert not [line for line in ax.lines if line.get_marker() == "d"]
+    assert fig.legends == []
 
 
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (["matrx"], "figure 'matrx' is unknown; did you mean matrix?"),
-        ([], "name a figure first"),
-        (["matrix", "--out", "x.gif"], "suffix '.gif' is unknown"),
-        (["matrix", "--results", "nowhere"], "nowhere does not exist"),
-        (["matrix"], "no finished records of split-mnist/class"),
-        (["scenario", "split-mnst/class"], "no image set 'mnst'"),
-        (["scenario", "split-mnist/class", "--samples", "0"], "samples 0"),
-    ],
-)
-def test_wrong_calls_are_refused_and_write_nothing(arguments, said, tmp_path, monkeypatch, capfd):
-    monkeypatch.chdir(tmp_path)
-    status, words = called(capfd, *arguments)
-    assert status == 2
-    assert said in words
-    assert not list(tmp_path.iterdir())
-
-
-def test_help_names_every_figure(capsys):
-    with pytest.raises(SystemExit) as end:
-        main(["figure", "--help"])
-    assert end.value.code == 0
-    out = capsys.readouterr().out
-    assert all(re.search(rf"^  {name} ", out, re.MULTILINE) for name in FIGURES)
+def test_runs_with_the_default_setting_are_meant_if_there_are_some(records):
+    other = record("adam", 5, [[1.0], [2.0, 3.0], [4.0, 5.0, 6.0]])
+    other.spec["training"]["epochs"] = 77
+    fig = MatrixFigure(methods=("adam",)).draw([other, *records])
+    assert fig.axes[0].get_title() == "Adam (n=2)"
 
 
 @pytest.mark.parametrize(("tasks", "samples"), [(0, 2), (3, 0), (3, 1000)])
@@ -374,4 +359,4 @@ def test_a_picture_of_a_scenario_has_some_tasks_and_not_too_many_samples(tasks, 
     with pytest.raises(
         ValueError, match=f"tasks {tasks}, samples {samples}: give 1 or more of each, 30 samples at most"
     ):
-        schematics.kinds(["split-mnist/class"], tasks, samples)
+        schematics.draw_kinds(["split-mnist/class"], tasks, samples)

@@ -8,17 +8,21 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from page_helpers import HOSTILE, queued, record, spec
+from page_helpers import HOSTILE, queued, record, spec, usual_id
+from setting_records import run_of
 
 from engram.report.page.assemble import assemble, tidy
-from engram.report.page.command import command
-from engram.report.page.comparisons import comparisons
+from engram.report.page.command import run_command
+from engram.report.page.comparisons import compare_rows
 from engram.report.page.html import embedded, html
-from engram.report.page.settings import differences, gather, sensitivities, sound
+from engram.report.page.settings import describe_settings, gather_settings, is_sound, sensitivity_curves
 from engram.runs import records
+from engram.runs.defaults import default_setting
 from engram.runs.records import Record, offline_of
-from engram.studies.hsu2018.cells import cells
-from engram.studies.hsu2018.claim_tests import results
+from engram.studies.catalog import built_in_study, results_of
+from engram.studies.outcomes import examine_claims
+from engram.studies.study import read_study
+from engram.studies.table import make_cells
 
 RESULTS = Path(__file__).parents[2] / "results"
 
@@ -29,23 +33,23 @@ def cell_of(data, table, row, column):
 
 
 def test_a_setting_is_all_of_a_spec_but_the_seed():
-    one, other = gather(
+    one, other = gather_settings(
         [record(seed=1, score=60), record(seed=0, score=40), record("si", fields={"coef": 1.0}, score=70)]
     )
-    assert ([run.seed for run in one.runs], one.mean, one.std) == ([0, 1], 50.0, 10.0)
-    assert (other.method, other.mean, other.std) == ("si", 70.0, 0.0)
+    assert ([run.seed for run in one.runs.records], one.mean, one.std) == ([0, 1], 50.0, 10.0)
+    assert (other.setting.method, other.mean, other.std) == ("si", 70.0, 0.0)
 
 
 def test_a_seed_counts_once_and_a_success_stays():
     failed = record(status="failed", average_accuracy=None)
-    (setting,) = gather([failed, record(score=60), failed])
-    assert (len(setting.runs), setting.mean) == (1, 60.0)
+    (setting,) = gather_settings([failed, record(score=60), failed])
+    assert (len(setting.runs.records), setting.mean) == (1, 60.0)
 
 
 def test_a_trial_of_a_search_is_no_reported_run():
     trial = record(seed=1000, score=80, published=True, search={"stage": "trial", "selected_on": "test", "point": {}})
     data = assemble([trial, record(seed=0, score=20, published=True)])
-    assert data["settings"]["split-mnist/class adam"]["mean"] == 20.0
+    assert data["settings"][usual_id("split-mnist/class", "adam")]["mean"] == 20.0
     assert len(data["settings"]) == 2
     assert data["own"] == []
 
@@ -54,7 +58,7 @@ def test_a_cell_is_that_of_compare_and_names_its_setting():
     given = [record("adam", seed, 19.0 + seed / 10, published=True) for seed in range(4)]
     data = assemble(given)
     cell = cell_of(data, "table2", "adam", "class")
-    (compared,) = cells("table2", given, ["adam"], ["class"])
+    (compared,) = make_cells(results_of(built_in_study("table2"), given), ["adam"], ["class"])
     assert {name: cell[name] for name in ("ours", "std", "n", "paper", "verdict", "telling")} == {
         "ours": 19.15, "std": 0.1118, "n": 4, "paper": 19.71, "verdict": compared.verdict, "telling": False,
     }  # fmt: skip
@@ -89,19 +93,19 @@ def test_intransigence_needs_an_offline_run_of_the_same_seed():
     assert "intransigence" not in runs[1]
 
 
-def test_intransigence_is_against_the_published_offline_run_of_the_same_network():
-    """Whatever else is in the folder: trials of a search, and other settings."""
-    offline = {"accuracy": [[95.0, 97.0]], "average_accuracy": 96.0}
-    bad = {"accuracy": [[10.0, 10.0]], "average_accuracy": 10.0}
-    published, other = record("offline", published=True, **offline), record("offline", **bad)
-    trial = record("offline", published=True, search={"stage": "trial"}, **bad)
-    elsewhere = record("offline", published=True, **bad)
-    elsewhere.spec = elsewhere.spec | {"net": {"name": "cnn", "heads": "random"}}
-    one = record(score=60.0)
-    for order in ([other, trial, elsewhere, published], [published, elsewhere, trial, other]):
-        assert offline_of(one, order) is published
-    assert offline_of(one, [trial, elsewhere]) is None
-    assert offline_of(one, [other]) is other
+def test_intransigence_is_against_the_default_offline_run_of_the_same_network():
+    """Whatever else is in the folder: trials of a search, and other settings. As above, 21."""
+    good = {"accuracy": [[95.0, 97.0]], "average_accuracy": 96.0, "published": True}
+    bad = {"accuracy": [[10.0, 10.0]], "average_accuracy": 10.0, "published": True}
+    trial = {"stage": "trial", "selected_on": "test", "point": {}}
+    usual, other, trial = record("offline", **good), record("offline", **bad), record("offline", search=trial, **bad)
+    other.spec["training"]["epochs"] = 99
+    elsewhere = record("offline", **bad)
+    elsewhere.spec["net"] = {"name": "cnn"}
+    for order in ([other, trial, elsewhere, usual], [usual, elsewhere, trial, other]):
+        found = assemble([*order, record(score=60.0, published=True)])
+        assert found["settings"][usual_id("split-mnist/class", "adam")]["runs"][0]["intransigence"] == 21.0
+    assert offline_of(record(score=60.0, published=True), [trial, elsewhere]) is None
 
 
 def test_a_curve_within_tasks_is_kept_as_rows():
@@ -113,8 +117,8 @@ def test_a_curve_within_tasks_is_kept_as_rows():
 def test_settings_that_differ_in_one_number_make_a_curve():
     given = [record("si", fields={"coef": coef}, score=acc) for coef, acc in ((10.0, 60), (0.1, 20), (1, 40))]
     given += [record("si", fields={"coef": 1.0}, score=33, kind="task"), record("adam")]
-    settings = gather(given)
-    (curve,) = sensitivities(settings)
+    settings = gather_settings(given)
+    (curve,) = sensitivity_curves(settings)
     by_id = {setting.id: setting for setting in settings}
     assert (curve["scenario"], curve["method"], curve["field"]) == ("split-mnist/class", "si", "coef")
     assert [(value, by_id[setting].mean) for value, setting in curve["points"]] == [(0.1, 20), (1, 40), (10, 60)]
@@ -126,45 +130,42 @@ def test_curves_of_one_method_say_what_tells_them_apart():
         for coef in (1.0, 2.0):
             of = spec("si", coef=coef)
             given.append(record("si", spec={**of, "net": {**of["net"], "heads": heads}}))
-    assert [curve["apart"] for curve in sensitivities(gather(given))] == ["heads random", "heads zero"]
+    assert [curve["apart"] for curve in sensitivity_curves(gather_settings(given))] == ["heads random", "heads zero"]
 
 
 def test_settings_that_differ_in_two_numbers_make_no_curve():
     other = spec("si", coef=2.0)
     other["training"]["lr"] = 0.1
-    assert sensitivities(gather([record("si", fields={"coef": 1.0}), record("si", spec=other)])) == []
+    assert sensitivity_curves(gather_settings([record("si", fields={"coef": 1.0}), record("si", spec=other)])) == []
 
 
 def test_threads_are_not_a_setting_to_plot():
     other = {**spec(), "threads": 2}
-    assert sensitivities(gather([record(), record(spec=other)])) == []
+    assert sensitivity_curves(gather_settings([record(), record(spec=other)])) == []
 
 
 def test_settings_say_what_tells_them_apart():
-    settings = gather([record("si", fields={"coef": 1.5, "c": 1}), record("si", fields={"coef": 20.0, "c": 1})])
-    assert list(differences(settings).values()) == ["coef 1.5", "coef 20"]
-    published, *others = gather(
-        [record("si", fields={"coef": 9.0}, published=True)]
-        + [record("si", fields=fields) for fields in ({"coef": 1.5}, {"coef": 9.0, "c": 2})]
-    )
-    assert list(differences([published, *others]).values()) == ["", "coef 1.5", "c 2"]
+    found = gather_settings([record("si", fields={"coef": 1.5, "c": 1}), record("si", fields={"coef": 20.0, "c": 1})])
+    assert list(describe_settings(found).values()) == ["coef 1.5", "coef 20"]
+    given = [record("si", published=True, fields=fields) for fields in ({"coef": 1.5}, {"xi": 2.0}, {})]
+    assert list(describe_settings(gather_settings(given)).values()) == ["", "coef 1.5", "xi 2"]  # the default first
 
 
 def test_methods_of_a_column_are_compared_over_common_seeds():
     """Six pairs of one sign: p = 2/2⁶ = 0.03125; twice that after Holm's correction over two tests."""
     rows = {
-        "adam": gather([record("adam", seed, 20 + seed) for seed in range(6)])[0],
-        "si": gather([record("si", seed, 25 + 2 * seed) for seed in range(8)])[0],
-        "mas": gather([record("mas", seed, 21 + seed) for seed in range(2)])[0],
+        "adam": {seed: 20 + seed for seed in range(6)},
+        "si": {seed: 25 + 2 * seed for seed in range(8)},
+        "mas": {seed: 21 + seed for seed in range(2)},
     }
-    found = comparisons(rows)
+    found = compare_rows(rows)
     assert found["adam"]["si"] == {"difference": 7.5, "n": 6, "p": 0.03125, "word": "higher"}
     assert found["si"]["adam"] == {"difference": -7.5, "n": 6, "p": 0.03125, "word": "lower"}
     assert (found["adam"]["mas"]["n"], found["adam"]["mas"]["p"]) == (2, None)
     assert found["adam"]["mas"]["word"].startswith("too few pairs")
-    rows["mas"] = gather([record("mas", seed, 21 + seed) for seed in range(6)])[0]
-    assert comparisons(rows)["adam"]["si"]["p"] == 0.0625
-    assert comparisons(rows)["adam"]["si"]["word"].startswith("too few pairs for 2 tests")
+    rows["mas"] = {seed: 21 + seed for seed in range(6)}
+    assert compare_rows(rows)["adam"]["si"]["p"] == 0.0625
+    assert compare_rows(rows)["adam"]["si"]["word"].startswith("too few pairs for 2 tests")
 
 
 def test_a_table_carries_its_comparisons():
@@ -178,12 +179,13 @@ def test_a_table_carries_its_comparisons():
     }
 
 
-def test_a_twin_names_its_setting_and_is_not_listed_as_another_run():
-    label = "split-mnist/class gem one-slot"
-    data = assemble([record("gem", 0, 92.0, published=True), record("gem", 0, 90.5, preset=label)])
-    (twin,) = data["tables"][0]["twins"]
-    assert (twin["row"], twin["of"], twin["setting"]) == ("gem/one-slot", "GEM", label)
-    assert (twin["ours"], twin["of_row"], twin["difference"], twin["p"]) == (90.5, 92.0, -1.5, None)
+def test_a_variant_names_its_setting_and_is_not_listed_as_another_run():
+    changed = {"slots_per_task": 1}
+    data = assemble([record("gem", 0, 92.0, published=True), record("gem", 0, 90.5, published=True, fields=changed)])
+    (variant,) = data["tables"][0]["variants"]
+    name = usual_id("split-mnist/class", "gem", **changed)
+    assert (variant["row"], variant["of"], variant["setting"]) == ("gem/one-slot", "GEM", name)
+    assert (variant["ours"], variant["of_row"], variant["difference"], variant["p"]) == (90.5, 92.0, -1.5, None)
     assert data["own"] == []
 
 
@@ -195,7 +197,7 @@ def test_a_twin_names_its_setting_and_is_not_listed_as_another_run():
     ],
 )
 def test_a_table_says_what_stands_in(scenario, remarks):
-    run = queued("si", " coef=0.1 reset", 0, 80.0, scenario)
+    run = queued("si", 0.1, 0, 80.0, scenario)
     (table,) = assemble([run])["tables"]
     assert table["remarks"] == remarks
     run.environment["data"] = {"svhn": "sha256:ec811ab3c8140865"}  # by its content, under whatever name
@@ -203,16 +205,16 @@ def test_a_table_says_what_stands_in(scenario, remarks):
     assert table["remarks"] == [*remarks, "SVHN re-cropped from its photographs"]
 
 
-def test_a_column_of_the_long_queue_is_its_best_or_worst_weight():
-    given = [queued("adam", "", seed, 58.0 + seed) for seed in range(2)]
-    given += [queued("si", " coef=0.1 reset", 0, 80.0), queued("si", " coef=100 reset", 0, 66.0)]
+def test_a_column_of_the_long_queue_is_its_best_or_worst_coefficient():
+    given = [queued("adam", None, seed, 58.0 + seed) for seed in range(2)]
+    given += [queued("si", 0.1, 0, 80.0), queued("si", 100.0, 0, 66.0)]
     data = assemble(given)
     (table,) = data["tables"]
     assert (table["name"], table["head"], table["tests"]) == ("table5", "after task", {})
     last = {cell["column"]: cell for cell in table["rows"][-1]["cells"]}
     assert table["rows"][-1]["title"] == "78"
     assert [last[column]["setting"] for column in ("adam", "si/best", "si/worst", "adagrad")] == [
-        "long-queue/task adam", "long-queue/task si coef=0.1 reset", "long-queue/task si coef=100 reset", None,
+        usual_id("long-queue/task", "adam"), *(usual_id("long-queue/task", "si", coef=c) for c in (0.1, 100.0)), None,
     ]  # fmt: skip
     assert (last["adam"]["ours"], last["adam"]["band"], last["si/best"]["ours"]) == (58.5, 5.0, 80.0)
     assert [c["ours"] for c in table["rows"][0]["cells"][:2]] == [100.0, 100.0]
@@ -220,75 +222,72 @@ def test_a_column_of_the_long_queue_is_its_best_or_worst_weight():
 
 def test_claims_are_those_of_compare():
     given = [record(m, s, a + s / 10, published=True) for m, a in (("adam", 19.0), ("sgd", 30.0)) for s in range(3)]
-    found = assemble(given)["claims"]["claims"]
-    expected = results(given)
+    (paper,) = assemble(given)["claims"]
+    found = paper["claims"]
+    expected = examine_claims("hsu2018", given)
     assert [claim["number"] for claim in found] == list(range(1, 11))
     assert [(c["print"]["outcome"], c["ours"]["outcome"]) for c in found] == [
         (one.outcome("print"), one.outcome("ours")) for one in expected
     ]
     assert [len(claim["parts"]) for claim in found] == [len(one.claim.parts) for one in expected]
-    assert assemble([record("own")])["claims"]["claims"] == []
+    assert assemble([record("own")])["claims"] == []
 
 
-def test_the_command_of_a_copied_row_in_the_common_protocol_says_so():
-    (setting,) = gather([record("lwf", preset="split-mnist/class lwf common")])
-    assert command(setting, None) == "engram run split-mnist/class lwf --protocol common"
+def command_of(setting, seeds=(0,)) -> str:
+    """What the page says of runs with this setting."""
+    (found,) = gather_settings([run_of(setting, seed, 50.0) for seed in seeds])
+    return run_command(found).removeprefix(f"engram run {setting.scenario} {setting.method}").strip()
 
 
-@pytest.mark.parametrize("reset", [True, False])
-def test_a_penalty_on_the_long_queue_is_repeated_with_its_optimiser(reset):
-    given = queued("si", " coef=0.1", 0, 80.0)
-    given.spec["training"]["reset_optimizer"] = reset
-    (setting,) = gather([given])
-    words = command(setting, None).split()
-    assert words[:6] == ["engram", "run", "long-queue/task", "si", "--protocol", "common"]
-    assert ("--reset-optimizer" in words) == reset
+def test_the_command_of_a_default_setting_is_its_name():
+    assert command_of(default_setting("split-mnist/class", "ewc"), range(3)) == "--seeds 3"
+    assert command_of(default_setting("split-mnist/class", "ewc"), [3]) == "--seed 3"
 
 
-def test_the_command_of_a_published_setting_is_its_name():
-    (setting,) = gather([record("ewc", seed, published=True) for seed in range(3)])
-    assert command(setting, setting) == "engram run split-mnist/class ewc --seeds 3"
-
-
-def test_the_command_beside_a_published_setting_says_what_differs():
-    published, own = gather(
-        [record("ewc", fields={"coef": 600.0}, published=True), record("ewc", seed=3, fields={"coef": 0.5})]
+def test_the_command_of_another_setting_says_what_differs():
+    ewc = default_setting("split-mnist/class", "ewc")
+    assert command_of(ewc.with_values({"method.coef": 0.5})) == "--coef 0.5"
+    assert command_of(ewc.with_values({"net.hidden": (100, 100), "training.drop_last": True})) == (
+        "--drop-last --hidden 100 100"
     )
-    assert command(own, published) == "engram run split-mnist/class ewc --coef 0.5 --seed 3"
-    changed = spec("ewc", coef=600.0)
-    changed["evaluation"] |= {"mask": False, "evaluate_every": 50}
-    changed["training"]["drop_last"] = True
-    (other,) = gather([record("ewc", spec=changed)])
-    expected = "engram run split-mnist/class ewc --drop-last --no-mask --evaluate-every 50"
-    assert command(other, published) == expected
+    changed = record("ewc", published=True)
+    changed.spec["evaluation"] |= {"mask": False, "evaluate_every": 50}
+    (found,) = gather_settings([changed])
+    assert run_command(found) == "engram run split-mnist/class ewc --no-mask --evaluate-every 50"
 
 
-def test_the_command_of_another_setting_gives_every_value():
-    (setting,) = gather([record("a b", fields={"coef": 0})])
-    assert command(setting, None) == (
-        "engram run split-mnist/class 'a b' --held-out 0.0 --coef 0 --hidden 400 400 --heads random "
-        "--epochs 4 --lr 0.001 --method-file 'a b.py'"
+@pytest.mark.parametrize("method", ["lwf", "dgr", "rtf", "lwf+ewc"])
+def test_the_common_protocol_is_named_if_that_is_shorter(method):
+    assert command_of(default_setting("split-mnist/class", method, "common")) == "--protocol common"
+    assert command_of(default_setting("split-mnist/class", method, "own")) == ""
+
+
+@pytest.mark.parametrize(("reset", "words"), [(True, ""), (False, "--no-reset-optimizer")])
+def test_a_penalty_on_the_long_queue_is_repeated_with_its_optimiser(reset, words):
+    (found,) = gather_settings([queued("si", 0.1, 0, 80.0, reset=reset)])
+    assert run_command(found).removeprefix("engram run long-queue/task si").split() == [*words.split(), "--coef", "0.1"]
+
+
+def test_a_network_and_an_optimiser_bring_their_own_defaults():
+    sgd = default_setting("split-mnist/class", "adam", optimizer="sgd")
+    assert command_of(sgd) == "--optimizer sgd"
+    assert command_of(sgd.with_values({"training.lr": 0.5})) == "--optimizer sgd --lr 0.5"
+    assert command_of(default_setting("long-queue/task", "si", net="cnn")) == "--net cnn"
+
+
+def test_the_command_gives_every_value_if_no_defaults_are_known():
+    (found,) = gather_settings([record("a b", fields={"coef": 0})])
+    assert run_command(found) == (
+        "engram run split-mnist/class 'a b' --held-out 0.0 --coef 0 --net mlp --hidden 400 400 --heads random "
+        "--epochs 4 --lr 0.001 --no-drop-last --file 'a b.py'"
     )
-
-
-def test_the_command_gives_the_rate_with_the_optimiser_which_else_brings_its_own():
-    specs = [spec("adam"), spec("adam")]
-    for one, optimizer in zip(specs, ("adam", "sgd"), strict=True):
-        one["training"]["optimizer"] = optimizer
-    published, other = gather([record("adam", spec=specs[0], published=True), record("adam", spec=specs[1])])
-    assert command(other, published) == "engram run split-mnist/class adam --lr 0.001 --optimizer sgd"
-
-
-def test_the_command_of_a_combination_with_a_copied_row_starts_from_the_common_protocol():
-    (setting,) = gather([record("lwf+ewc")])
-    assert command(setting, None).split()[:6] == [
-        "engram", "run", "split-mnist/class", "lwf+ewc", "--protocol", "common",
-    ]  # fmt: skip
 
 
 def test_whole_numbers_and_floats_that_are_equal_are_one_setting():
-    (setting,) = gather([record("ewc", 0, 60, fields={"coef": 50}), record("ewc", 1, 40, fields={"coef": 50.0})])
-    assert (setting.mean, len(setting.runs)) == (50.0, 2)
+    (setting,) = gather_settings(
+        [record("ewc", 0, 60, fields={"coef": 50}), record("ewc", 1, 40, fields={"coef": 50.0})]
+    )
+    assert (setting.mean, len(setting.runs.records)) == (50.0, 2)
 
 
 def test_samples_find_their_run_by_key():
@@ -311,7 +310,7 @@ def test_samples_find_their_run_by_key():
 )  # fmt: skip
 def test_a_record_that_holds_something_else_is_left_out(wrong):
     bad = Record(**{**vars(record()), **wrong})
-    assert not sound(bad)
+    assert not is_sound(bad)
     data = assemble([bad, record("si")])
     assert (data["records"], data["skipped"], len(data["settings"])) == (1, 1, 1)
 
@@ -335,7 +334,7 @@ def test_no_record_that_json_can_hold_breaks_the_page(wrong):
     """Whatever stands in a line: it is shown or left out."""
     data = assemble([Record(**{**vars(record("si", published=True)), **wrong}), record("l2", published=True)])
     assert data["records"] + data["skipped"] == 2
-    assert data["settings"]["split-mnist/class l2"]["mean"] == 50.0
+    assert data["settings"][usual_id("split-mnist/class", "l2")]["mean"] == 50.0
     assert len(html({**data, "sources": ""})) > 10_000
 
 
@@ -345,11 +344,20 @@ def test_what_is_not_a_number_does_not_reach_the_page():
     assert tidy([1e-7, 12.345678, 3, math.nan, -math.inf]) == [1e-7, 12.3457, 3, None, None]
 
 
-def test_a_run_that_got_its_label_later_is_one_run():
-    """As `reproduce` adds it, of one that was made from Python."""
-    made = record("si", score=20.0)
-    (setting,) = gather([made, record("si", score=20.0, published=True)])
-    assert (setting.label, len(setting.runs)) == ("split-mnist/class si", 1)
+def test_a_study_of_one_s_own_is_a_table_without_published_numbers():
+    """Six pairs, all of one sign: p = 2/64, the only test of the table."""
+    given = [record(m, seed, a + seed, published=True) for m, a in (("adam", 19), ("l2", 22)) for seed in range(6)]
+    columns, rows = {"class": "split-mnist/class"}, {"adam": {}, "l2": {}}
+    study = read_study({"title": "Mine", "baseline": "adam", "columns": columns, "rows": rows}, "mine")
+    data = assemble(given, studies=[study])
+    (table,) = data["tables"]
+    assert (table["name"], table["title"], table["published"], table["baseline"]) == ("mine", "Mine", False, "Adam")
+    assert table["command"] == "engram study mine.toml"
+    cell = cell_of(data, "mine", "l2", "class")
+    assert (cell["paper"], cell["verdict"], cell["band"], cell["n"]) == (None, None, None, 6)
+    assert (cell["p"], cell["difference"]) == (0.03125, 3.0)
+    assert cell["setting"] == usual_id("split-mnist/class", "l2")
+    assert (data["own"], data["claims"]) == ([], [])
 
 
 def test_nothing_in_the_data_is_markup():

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from page_helpers import record
+from page_helpers import record, usual_id
 
 from engram.report.page.assemble import assemble
 from engram.report.page.server import Latest, Server
@@ -56,7 +56,7 @@ def test_the_page_and_its_data(server: Server) -> None:
     assert b"connect-src 'self'" in body
     answer, body = ask(server, "/data.json")
     data = json.loads(body)
-    assert data["settings"]["split-mnist/class adam"]["mean"] == 20.0
+    assert data["settings"][usual_id("split-mnist/class", "adam")]["mean"] == 20.0
     assert data["tag"] == answer.headers["ETag"]
     assert answer.headers["Cache-Control"] == "no-store"
 
@@ -74,7 +74,7 @@ def test_what_is_known_is_not_sent_again_until_a_record_comes(server: Server, fo
     records.append(folder / "b.jsonl", record("adam", 1, 30.0, published=True))
     answer, body = ask(server, "/data.json", If_None_Match=tag)
     assert answer.status == 200
-    assert json.loads(body)["settings"]["split-mnist/class adam"]["mean"] == 25.0
+    assert json.loads(body)["settings"][usual_id("split-mnist/class", "adam")]["mean"] == 25.0
     assert answer.headers["ETag"] != tag
 
 

@@ -31,7 +31,7 @@ def lines(ax) -> dict[str, tuple[list[float], list[float]]]:
 
 def test_every_method_is_a_line_in_the_panel_of_its_value():
     rate, coef = sensitivity([*TRIALS, Record("f", "split-own/class", "sgd", 0, {}, "done", average_accuracy=1.0)]).axes
-    assert (rate.get_xlabel(), coef.get_xlabel()) == ("learning rate", "weight of the penalty")
+    assert (rate.get_xlabel(), coef.get_xlabel()) == ("learning rate", "coefficient of the penalty")
     assert (rate.get_xscale(), rate.get_ylabel()) == ("log", "average accuracy (%), held-out images")
     assert lines(rate) == {
         "SGD": ([0.001, 0.01], [50.0, 70.0]),

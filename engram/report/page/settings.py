@@ -68,8 +68,12 @@ def is_sound(record: Record) -> bool:
     """Whether a record holds what its names say and, of a search, what it was scored on; anyone can write records."""
     if not well_typed(record):
         return False
-    scenario = record.spec.get("scenario")
-    return record.search == {} or (isinstance(scenario, dict) and "held_out" in scenario)
+    scenario = record.spec.get("scenario", {})
+    if not isinstance(scenario, dict):
+        return False
+    datasets = scenario.get("images", {})
+    named = not isinstance(datasets, dict) or all(isinstance(content, str) for content in datasets.values())
+    return named and (record.search == {} or "held_out" in scenario)
 
 
 def gather_settings(records: Sequence[Record]) -> list[PageSetting]:
@@ -90,8 +94,8 @@ def describe_settings(settings: Sequence[PageSetting]) -> dict[str, str]:
         values = {one.id: all_values(one.setting) for one in group}
         usual = [values[one.id] for one in group if one.is_usual]
         fields = varying_fields([one.setting for one in group])
-        for setting, own in values.items():
-            words[setting] = what_differs({n: own[n] for n in fields if n in own}, usual or list(values.values()))
+        for name, own in values.items():
+            words[name] = what_differs({n: own[n] for n in fields if n in own}, usual or list(values.values()))
     return words
 
 

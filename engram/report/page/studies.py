@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from engram.report.claims import SIDES, judged_text, tally
@@ -12,6 +12,7 @@ from engram.report.page.settings import setting_id
 from engram.runs.records import Record
 from engram.studies.catalog import FIRST, paper_names, results_of, study_names
 from engram.studies.claims import claims_of
+from engram.studies.hsu2018.queue import stand_ins
 from engram.studies.outcomes import examine_claims
 from engram.studies.study import Study
 from engram.studies.table import Cell, Results, make_cells, make_variant_cells, shown_p
@@ -29,7 +30,7 @@ def study_data(study: Study, records: Sequence[Record], known: Collection[str]) 
         "head": study.first.partition("\n")[0],
         "baseline": study.row_title(study.baseline) if study.baseline in study.rows else "",
         "command": command_of(study),
-        "remarks": common_notes(cells),
+        "remarks": stand_ins(run for cell in cells for run in cell.runs.records),
         "columns": [{"name": name, "scenario": column.scenario} for name, column in study.columns.items()],
         "rows": [
             {
@@ -69,12 +70,6 @@ def known_setting(cell: Cell, known: Collection[str]) -> str | None:
     """The id of the setting behind a cell, if it has runs."""
     found = setting_id(cell.setting) if cell.setting and cell.runs.records else None
     return found if found in known else None
-
-
-def common_notes(cells: Iterable[Cell]) -> list[str]:
-    """What there is to say of the runs of every cell: what stands in for what."""
-    with_runs = [cell.runs.notes for cell in cells if cell.runs.records]
-    return [note for note in with_runs[0] if all(note in notes for notes in with_runs)] if len(with_runs) > 1 else []
 
 
 def tests_by_column(cells: Sequence[Cell]) -> dict[str, dict[str, dict[str, Any]]]:
