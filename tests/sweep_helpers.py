@@ -10,12 +10,12 @@ from typing import Any
 from helpers import blobs
 
 import engram as eg
-from engram import methods as package
-from engram.runs import records
+from engram.core.code import _LOADED
+from engram.core.registry import METHODS, load_file
 from engram.engines.driver import Job
+from engram.runs.records import Record, read_records
 from engram.runs.run import compute
 from engram.runs.spec import Spec
-from engram.methods import load_file, methods
 
 HELD = Path(__file__).with_name("held.py")
 TRAINING = eg.Training(epochs=2, batch=16, lr=0.01)
@@ -31,7 +31,7 @@ class Sweep:
 
     def job(self, seed: int) -> Job:
         images = blobs(6)
-        return Job(Spec(eg.split(images, kind="class"), methods()["held"](), eg.MLP(12, 10), TRAINING, seed=seed))
+        return Job(Spec(eg.split(images, kind="class"), METHODS["held"](), eg.MLP(12, 10), TRAINING, seed=seed))
 
     def jobs(self, seeds: int) -> list[Job]:
         return [self.job(seed) for seed in range(seeds)]
@@ -45,8 +45,8 @@ class Sweep:
         """The process in which the run of a seed is held, as soon as it is there."""
         return int(until(lambda: self.folder / f"at-{seed}", Path.exists).read_text())
 
-    def found(self) -> list[records.Record]:
-        return records.read(self.out / "records.jsonl")
+    def found(self) -> list[Record]:
+        return read_records(self.out / "records.jsonl")
 
     def check(self, seeds: int) -> None:
         """All runs are recorded, once, with the bits of runs that nobody disturbed, and nothing else is left."""
@@ -57,7 +57,7 @@ class Sweep:
         assert [path for path in self.out.rglob("*") if path.is_file()] == [self.out / "records.jsonl"]
 
 
-def bits(record: records.Record) -> dict[str, Any]:
+def bits(record: Record) -> dict[str, Any]:
     """What two runs of a spec share."""
     found = {name: value for name, value in vars(record).items() if name not in ("seconds", "reused", "environment")}
     kept = ("torch", "cpu", "threads", "device", "data", "commit")
@@ -83,13 +83,13 @@ def ended(pid: int) -> bool:
 
 
 def load_held() -> None:
-    if "held" not in methods():
+    if "held" not in METHODS:
         load_file(HELD)
 
 
 def forget_held() -> None:
-    methods().pop("held", None)
-    package._FILES.pop(str(HELD), None)
+    METHODS.pop("held", None)
+    _LOADED.pop(str(HELD), None)
 
 
 def environment(sweep: Sweep) -> dict[str, str]:

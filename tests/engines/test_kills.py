@@ -147,7 +147,7 @@ def test_who_waits_for_a_driver_that_is_killed_takes_its_run_over(sweep: Sweep, 
     pid = sweep.pid_at(0)
     assert pid == first.pid  # a single run needs no worker
     store = Store(sweep.out)
-    assert store.claim(sweep.job(0).key) is None
+    assert store.lock_run(sweep.job(0).key) is None
     second = start(1)
     line_with(second.stderr, "waiting")
     hold.unlink()

@@ -8,13 +8,13 @@ from dataclasses import replace
 
 import pytest
 from helpers import blobs
-from sweep_helpers import Sweep, bits, ended
+from sweep_helpers import Sweep, ended
 
 import engram as eg
+from engram.core.registry import METHODS, load_file
 from engram.engines import local
 from engram.engines.driver import Job, run_jobs
 from engram.engines.local import Local
-from engram.methods import load_file, methods
 from engram.runs.spec import Spec
 
 
@@ -56,18 +56,6 @@ def test_workers_that_die_cost_their_run_a_retry_and_the_sweep_goes_on(sweep: Sw
         assert {seed for seed, record in again.items() if record.reused} == {0, 2}
         assert [again[seed].environment["resumed_after_task"] for seed in (1, 3)] == [1, 1]
     sweep.check(4)
-
-
-def test_a_run_recorded_without_its_label_gets_it_when_it_is_asked_for_by_it(sweep: Sweep) -> None:
-    """As a run that was made from Python, which `reproduce` finds: the table goes by labels."""
-    job = replace(sweep.job(0), preset="a published setting")
-    for first, preset, kept in ((sweep.job(0), None, [None]), (job, job.preset, [None, job.preset])):
-        ((_, record),) = run_jobs([first], sweep.out)
-        assert record.preset == preset
-        assert [r.preset for r in sweep.found()] == kept
-    ((_, again),) = run_jobs([job], sweep.out)  # and once is enough
-    assert [r.preset for r in sweep.found()] == [None, job.preset]
-    assert bits(replace(again, preset=None)) == bits(sweep.found()[0])
 
 
 def test_a_sweep_that_is_left_ends_its_workers_at_once(sweep: Sweep) -> None:
@@ -117,15 +105,14 @@ def test_what_is_recorded_starts_no_process(sweep: Sweep, seeds: int) -> None:
 
 def test_a_method_file_that_is_edited_during_a_sweep_changes_nothing_of_it(tmp_path, monkeypatch) -> None:
     """Workers that start later run the text that the driver has loaded."""
-    known = dict(methods())
-    monkeypatch.setattr("engram.methods.methods", lambda: known)
-    monkeypatch.setattr("engram.methods._FILES", {})
+    monkeypatch.setattr(METHODS, "added", {})
+    monkeypatch.setattr("engram.core.code._LOADED", {})
     file = tmp_path / "edited.py"
     file.write_text("import engram as eg\n\n\nclass Edited(eg.Method):\n    ...\n")
     load_file(file)
     file.write_text("nothing that Python could read")
     jobs = [
-        Job(Spec(eg.split(blobs(4), kind="class"), known["edited"](), eg.MLP(5), eg.Training(epochs=1), seed=seed))
+        Job(Spec(eg.split(blobs(4), kind="class"), METHODS["edited"](), eg.MLP(5), eg.Training(epochs=1), seed=seed))
         for seed in range(2)
     ]
     with closing(Local(2)) as engine:

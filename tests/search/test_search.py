@@ -8,11 +8,11 @@ import pytest
 from helpers import blobs
 
 import engram as eg
+from engram.core.ranges import Each, Log
+from engram.core.registry import METHODS
 from engram.engines.driver import Job
 from engram.learning.combine import combine
-from engram.learning.method import Each, Log
-from engram.methods import methods
-from engram.runs.records import Record, append, read
+from engram.runs.records import Record, append_record, read_records
 from engram.runs.run import run_spec
 from engram.runs.spec import Spec
 from engram.search.ledger import best, tuned
@@ -38,14 +38,14 @@ def runner(out, before=lambda job: None):
 
     def run(jobs: list[Job]):
         path = out / "records.jsonl"
-        known = {record.key: record for record in read(path)}
+        known = {record.key: record for record in read_records(path)}
         for job in jobs:
             before(job)
             record = known.get(job.spec.key)
             if record is None:
                 record = run_spec(job.spec)
                 record.search = job.search
-                append(path, record)
+                append_record(path, record)
             else:
                 record.reused = True
             yield job, record
@@ -63,9 +63,9 @@ def trial(status: str, point: dict, accuracy: float | None = None) -> Record:
 
 
 @pytest.mark.parametrize("trials", [2, 5, 6, 12])
-@pytest.mark.parametrize("name", methods())
+@pytest.mark.parametrize("name", METHODS)
 def test_every_method_has_so_many_different_trials(images, name, trials):
-    spec = base(images, methods()[name]())
+    spec = base(images, METHODS[name]())
     over = axes(spec)
     points = grid(over, trials)
     assert len(points) == trials
@@ -142,7 +142,7 @@ def searched(images, tmp_path_factory):
     out = tmp_path_factory.mktemp("search")
     bases = [base(images, method) for method in (eg.SGD(), eg.EWC(), eg.Rehearsal(capacity=20))]
     jobs = [job for job, _ in run_search(bases, runner(out), trials=4, seeds=range(2))]
-    return read(out / "records.jsonl"), jobs
+    return read_records(out / "records.jsonl"), jobs
 
 
 def test_the_ledger_is_right_to_the_trial_and_the_step(searched):
@@ -193,11 +193,11 @@ def test_it_goes_on_where_it_stopped(images, tmp_path):
     whole = list(run_search(bases, runner(tmp_path / "whole"), trials=3, seeds=range(2)))
     for _ in itertools.islice(run_search(bases, runner(tmp_path / "stopped"), trials=3, seeds=range(2)), 4):
         pass
-    assert len(read(tmp_path / "stopped" / "records.jsonl")) == 4
+    assert len(read_records(tmp_path / "stopped" / "records.jsonl")) == 4
     again = list(run_search(bases, runner(tmp_path / "stopped"), trials=3, seeds=range(2)))
     assert [record.reused for _, record in again] == [True] * 4 + [False] * 6
     assert [(r.key, r.accuracy) for _, r in again] == [(r.key, r.accuracy) for _, r in whole]
-    assert len(read(tmp_path / "stopped" / "records.jsonl")) == 10
+    assert len(read_records(tmp_path / "stopped" / "records.jsonl")) == 10
 
 
 def test_a_trial_that_diverges_ranks_last_and_a_method_of_none_else_has_no_winner(images, tmp_path):
@@ -211,7 +211,7 @@ def test_a_trial_that_diverges_ranks_last_and_a_method_of_none_else_has_no_winne
 
     run = runner(tmp_path)
     list(run_search([base(images, Wild())], run, trials=3, seeds=range(1)))
-    (one,) = tuned(read(tmp_path / "records.jsonl"))
+    (one,) = tuned(read_records(tmp_path / "records.jsonl"))
     assert (one.unfinished, one.worst, one.median) == (2, None, None)
     assert one.best is not None
     assert one.point == {"scale": 1.0}
@@ -285,7 +285,7 @@ def test_selecting_on_test_is_what_the_records_say(images, tmp_path):
     done = [record for _, record in run_search([spec], runner(tmp_path), trials=3, seeds=range(2), select_on="test")]
     assert {r.search["selected_on"] for r in done} == {"test"}
     assert {r.spec["scenario"]["held_out"] for r in done} == {0}
-    (one,) = tuned(read(tmp_path / "records.jsonl"))
+    (one,) = tuned(read_records(tmp_path / "records.jsonl"))
     assert (one.selected_on, one.trials.looks, one.finals.looks) == ("test", 3, 2)
     assert one.trials.steps == 3 * 2 * (5 + 5)
 
