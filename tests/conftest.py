@@ -31,9 +31,9 @@ def padded() -> dict[str, object]:
 
 @pytest.fixture(scope="module")
 def split_mnist(mnist: eg.Images, padded: dict[str, object]) -> dict[str, Tasks]:
-    return {kind: eg.split(mnist, kind=kind, **padded).deal(0) for kind in ("task", "domain", "class")}
+    return {kind: eg.split(mnist, kind=kind, **padded).tasks(0) for kind in ("task", "domain", "class")}
 
 
 @pytest.fixture(scope="module")
 def permuted_mnist(mnist: eg.Images, padded: dict[str, object]) -> dict[str, Tasks]:
-    return {kind: eg.permute(mnist, kind=kind, **padded).deal(0) for kind in ("task", "domain", "class")}
+    return {kind: eg.permute(mnist, kind=kind, **padded).tasks(0) for kind in ("task", "domain", "class")}

@@ -65,7 +65,7 @@ def numbers(data: Data) -> list[int]:
 
 def learner_for(scenario: Scenario, *hidden: int, task: int = 0, seed: int = 0, **training: Any) -> Learner:
     """A fresh learner at a task."""
-    tasks = scenario.deal(seed)
+    tasks = scenario.tasks(seed)
     net = eg.MLP(*(hidden or (12, 10)))
     learner = new_learner(tasks, eg.Adam(), net, eg.Training(**training), seed, torch.device("cpu"))
     learner.task = task
@@ -115,7 +115,7 @@ TIMES = ("seconds", "resumed_after_task", "resumed_after_epoch")
 
 
 def through_a_file(checkpoint: Checkpoint) -> Checkpoint:
-    """As `experiments.run` keeps it."""
+    """As `engram.runs.checkpoints` keeps it."""
     file = io.BytesIO()
     torch.save(checkpoint, file)
     file.seek(0)

@@ -10,7 +10,7 @@ from typing import Any
 from helpers import blobs
 
 import engram as eg
-from engram.core import code
+from engram.core.code import _LOADED
 from engram.core.registry import METHODS, load_file
 from engram.engines.driver import Job
 from engram.runs.records import Record, read_records
@@ -88,8 +88,8 @@ def load_held() -> None:
 
 
 def forget_held() -> None:
-    METHODS.added.pop("held", None)
-    code._LOADED.pop(str(HELD.resolve()), None)
+    METHODS.pop("held", None)
+    _LOADED.pop(str(HELD.resolve()), None)
 
 
 def environment(sweep: Sweep) -> dict[str, str]:

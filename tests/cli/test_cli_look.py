@@ -10,12 +10,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 from cli_helpers import Answer, arrays
+from engram.studies.hsu2018.cells import TABLES, cells, preset_name
 from rich.console import Console
 
 from engram.data import images
 from engram.report.tables import TITLES, print_cells
 from engram.runs.records import Record, append
-from engram.studies.hsu2018.cells import TABLES, cells, preset_name
 
 Engram = Callable[..., Answer]
 CELL = {"row", "column", "ours", "std", "n", "paper", "paper_std", "verdict", "telling", "failed", "note"}

@@ -6,9 +6,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 from cli_helpers import Answer, arrays
+from engram.studies.hsu2018.long_queue import SCENARIOS
 
 from engram.runs.records import Record, append
-from engram.studies.hsu2018.long_queue import SCENARIOS
 
 Engram = Callable[..., Answer]
 UNLIKE = ["normalised by different statistics", "normalise all datasets alike", "or use another method"]

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 from cli_helpers import Answer
-
 from engram.studies.hsu2018.presets import PROTOCOLS
 
 Engram = Callable[..., Answer]

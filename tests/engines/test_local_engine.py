@@ -11,7 +11,6 @@ from helpers import blobs
 from sweep_helpers import Sweep, ended
 
 import engram as eg
-from engram.core import code
 from engram.core.registry import METHODS, load_file
 from engram.engines import local
 from engram.engines.driver import Job, run_jobs
@@ -77,7 +76,7 @@ def test_a_sweep_that_is_left_ends_its_workers_at_once(sweep: Sweep) -> None:
     sweep.check(2)
 
 
-def test_a_method_that_is_in_no_file_is_a_failed_run_in_other_processes(sweep: Sweep) -> None:
+def test_a_method_that_is_in_no_file_is_a_failed_run_where_it_cannot_be_had(sweep: Sweep) -> None:
     """It is a class of this test, which no other process knows."""
     jobs = sweep.jobs(2)
     other = type(jobs[0].spec.method)
@@ -107,7 +106,7 @@ def test_what_is_recorded_starts_no_process(sweep: Sweep, seeds: int) -> None:
 def test_a_method_file_that_is_edited_during_a_sweep_changes_nothing_of_it(tmp_path, monkeypatch) -> None:
     """Workers that start later run the text that the driver has loaded."""
     monkeypatch.setattr(METHODS, "added", {})
-    monkeypatch.setattr(code, "_LOADED", {})
+    monkeypatch.setattr("engram.core.code._LOADED", {})
     file = tmp_path / "edited.py"
     file.write_text("import engram as eg\n\n\nclass Edited(eg.Method):\n    ...\n")
     load_file(file)

@@ -15,8 +15,8 @@ from engram.learning.learner import Learner
 from engram.learning.train import new_learner
 from engram.methods._replay import GenerativeReplay, distillation
 from engram.nets.vae import VAE, FeedbackNet, Generator
-from engram.scenarios.scenario import compute_scaling
 from engram.scenarios.kinds import ScenarioError
+from engram.scenarios.scenario import compute_scaling
 
 NET = eg.MLP(7, 6)
 QUICK = eg.Training(epochs=1, batch=16, lr=0.01)

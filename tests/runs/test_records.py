@@ -10,7 +10,7 @@ import threading
 import pandas
 import pytest
 
-from engram.runs.records import Record, append, read
+from engram.runs.records import Record, append_record, read_records
 
 
 def record(key: str = "k", **values) -> Record:
@@ -21,7 +21,7 @@ FULL = record(
     "full", accuracy=[[90.0], [80.5, 70.25]], average_accuracy=75.375, forgetting=9.5, backward_transfer=-9.5,
     average_incremental_accuracy=82.6875, forward_transfer=0.1 + 0.2, pooled_accuracy=75.0, losses=[0.1, 1e-17],
     curve=[{"step": 5, "task": 1, "current": 50.0, "first": 50.0}], steps=12, seconds=0.5,
-    memory={"kept": {"buffer": 7}, "working": {}}, preset="split-mnist/class adam", environment={"dirty": False},
+    memory={"kept": {"buffer": 7}, "working": {}}, environment={"dirty": False},
     error="größer",
 )  # fmt: skip
 
@@ -29,8 +29,8 @@ FULL = record(
 def test_a_record_comes_back_as_it_was(tmp_path):
     path = tmp_path / "some" / "folder" / "records.jsonl"
     for one in (record("a"), FULL, record("b", steps=0, forgetting=0.0)):
-        append(path, one)
-    assert read(path) == [record("a"), FULL, record("b", steps=0, forgetting=0.0)]
+        append_record(path, one)
+    assert read_records(path) == [record("a"), FULL, record("b", steps=0, forgetting=0.0)]
     assert path.read_text().count("\n") == 3
 
 
@@ -46,32 +46,32 @@ def test_unknown_keys_are_ignored():
 
 
 def test_there_need_not_be_a_file(tmp_path):
-    assert read(tmp_path / "none.jsonl") == []
+    assert read_records(tmp_path / "none.jsonl") == []
 
 
 @pytest.mark.parametrize("cut", [1, 20, 60, 150])
 def test_a_torn_last_line_is_reported_and_skipped_and_kept_away_from(tmp_path, cut):
     path = tmp_path / "records.jsonl"
-    append(path, record("a"))
-    append(path, FULL)
+    append_record(path, record("a"))
+    append_record(path, FULL)
     whole = path.read_bytes()
     path.write_bytes(whole[: -cut - 1])  # the line end too
     said = []
-    assert read(path, said.append) == [record("a")]
+    assert read_records(path, say=said.append) == [record("a")]
     assert said == [f"{path}, line 2: not a whole record, skipped"]
-    append(path, record("c"))
+    append_record(path, record("c"))
     said.clear()
-    assert read(path, said.append) == [record("a"), record("c")]
+    assert read_records(path, say=said.append) == [record("a"), record("c")]
     assert len(said) == 1
 
 
 def test_a_record_without_its_line_end_is_still_one(tmp_path):
     path = tmp_path / "records.jsonl"
-    append(path, record("a"))
+    append_record(path, record("a"))
     path.write_bytes(path.read_bytes()[:-1])
-    append(path, record("b"))
+    append_record(path, record("b"))
     said = []
-    assert [r.key for r in read(path, said.append)] == ["a", "b"]
+    assert [r.key for r in read_records(path, say=said.append)] == ["a", "b"]
     assert said == []
 
 
@@ -92,12 +92,12 @@ def test_a_record_without_its_line_end_is_still_one(tmp_path):
 )
 def test_a_line_that_is_no_record_is_skipped(tmp_path, line):
     path = tmp_path / "records.jsonl"
-    append(path, record("a"))
+    append_record(path, record("a"))
     with path.open("ab") as file:
         file.write(line.encode(errors="surrogateescape") + b"\n\n")
-    append(path, record("b"))
+    append_record(path, record("b"))
     said = []
-    assert [r.key for r in read(path, said.append)] == ["a", "b"]
+    assert [r.key for r in read_records(path, say=said.append)] == ["a", "b"]
     assert len(said) == 1
 
 
@@ -112,18 +112,17 @@ def test_a_line_that_is_no_record_is_skipped(tmp_path, line):
         {"search": {"stage": "trial"}},
         {"spec": {"method": 3}},
         {"environment": {"data": 3}},
-        {"preset": 5},
         {"seed": "0"},
         {"memory": []},
     ],
 )
 def test_a_line_whose_values_are_of_other_types_is_skipped(tmp_path, wrong):
     path = tmp_path / "records.jsonl"
-    append(path, record("a"))
+    append_record(path, record("a"))
     with path.open("a") as file:
         file.write(json.dumps(json.loads(record("b").to_json()) | wrong) + "\n")
     said = []
-    assert [r.key for r in read(path, said.append)] == ["a"]
+    assert [r.key for r in read_records(path, say=said.append)] == ["a"]
     assert said == [f"{path}, line 2: not a whole record, skipped"]
 
 
@@ -134,24 +133,24 @@ def test_a_line_that_another_is_writing_is_waited_for(tmp_path):
     with path.open("ab", buffering=0) as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         file.write(line[:50])
-        other = threading.Thread(target=append, args=(path, record("b")))
+        other = threading.Thread(target=append_record, args=(path, record("b")))
         other.start()
         other.join(0.3)  # it cannot end before the lock is given back
         file.write(line[50:])
     other.join(30)
     said = []
-    assert [r.key for r in read(path, said.append)] == ["a", "b"]
+    assert [r.key for r in read_records(path, say=said.append)] == ["a", "b"]
     assert said == []
 
 
 APPENDS = """
 import sys
 from pathlib import Path
-from engram.runs.records import Record, append
+from engram.runs.records import Record, append_record
 print("ready", flush=True)
 sys.stdin.readline()
 for i in range(50):
-    append(Path(sys.argv[1]), Record(f"{sys.argv[2]}-{i}", "s", "m", i, {"long": "x" * 20_000}, "done"))
+    append_record(Path(sys.argv[1]), Record(f"{sys.argv[2]}-{i}", "s", "m", i, {"long": "x" * 20_000}, "done"))
 """
 
 
@@ -172,7 +171,7 @@ def test_two_processes_at_once_lose_no_record(tmp_path):
         writer.communicate(timeout=60)
         assert writer.returncode == 0
     said = []
-    keys = [r.key for r in read(path, said.append)]
+    keys = [r.key for r in read_records(path, say=said.append)]
     assert said == []
     assert sorted(keys) == sorted(f"{name}-{i}" for name in "ab" for i in range(50))
 
@@ -180,7 +179,7 @@ def test_two_processes_at_once_lose_no_record(tmp_path):
 def test_pandas_reads_records_in_one_line(tmp_path):
     path = tmp_path / "records.jsonl"
     for one in (record("a", average_accuracy=70.5), FULL, record("c")):
-        append(path, one)
+        append_record(path, one)
     frame = pandas.read_json(path, lines=True)
     assert frame.key.tolist() == ["a", "full", "c"]
     assert frame.average_accuracy.tolist()[:2] == [70.5, 75.375]

@@ -4,14 +4,14 @@ from dataclasses import field, make_dataclass, replace
 from pathlib import Path
 
 import pytest
+from engram.studies.hsu2018.presets import label
 
 from engram.data import available
+from engram.learning.combine import combine
+from engram.methods import methods
 from engram.runs import records
 from engram.runs.spec import from_json
 from engram.search.ledger import tuned
-from engram.learning.combine import combine
-from engram.methods import methods
-from engram.studies.hsu2018.presets import label
 
 RESULTS = Path(__file__).parents[2] / "results"
 SEARCHES = sorted((RESULTS / "search").glob("*/records.jsonl"))

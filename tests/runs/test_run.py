@@ -8,9 +8,10 @@ import torch
 from helpers import TIMES, blobs
 
 import engram as eg
-from engram.runs import spec as spec_module
-from engram.runs.records import read
-from engram.runs.run import Checkpoints, run_spec
+from engram.core.code import hash_code
+from engram.runs.checkpoints import Checkpoints
+from engram.runs.records import read_records
+from engram.runs.run import run_spec
 from engram.runs.spec import Spec
 
 
@@ -89,10 +90,10 @@ def test_what_is_recorded_is_not_run_again(images, tmp_path):
     again = go(images, out=str(tmp_path), watch=told.append)
     assert told == []
     assert facts(again) == facts(first)
-    assert len(read(tmp_path / "records.jsonl")) == 1
+    assert len(read_records(tmp_path / "records.jsonl")) == 1
     go(images, out=tmp_path, seed=1, watch=told.append)
     assert told
-    assert len(read(tmp_path / "records.jsonl")) == 2
+    assert len(read_records(tmp_path / "records.jsonl")) == 2
 
 
 def test_another_folder_is_not_looked_into(images, tmp_path):
@@ -107,8 +108,8 @@ def test_a_failed_run_is_run_again(images, tmp_path):
     path = tmp_path / "records.jsonl"
     path.write_text(path.read_text().replace('"status": "done"', '"status": "failed"'))
     assert go(images, out=tmp_path).status == "done"
-    assert [r.status for r in read(path)] == ["failed", "done"]
-    assert facts(read(path)[1]) == facts(record)
+    assert [r.status for r in read_records(path)] == ["failed", "done"]
+    assert facts(read_records(path)[1]) == facts(record)
 
 
 def test_checkpoints_are_gone_at_the_end(images, tmp_path):
@@ -124,7 +125,7 @@ def test_an_interrupted_run_goes_on_and_ends_with_the_same_bits(images, tmp_path
     whole = go(images)
     with pytest.raises(StopError):
         go(images, out=tmp_path, watch=stop_in_task(stop))
-    assert read(tmp_path / "records.jsonl") == []
+    assert read_records(tmp_path / "records.jsonl") == []
     record = go(images, out=tmp_path)
     assert facts(record) == facts(whole)
     assert record.environment["resumed_after_task"] == stop - 1
@@ -226,7 +227,7 @@ def test_a_file_that_is_edited_during_a_run_changes_nothing_of_it(images, tmp_pa
     record = go(images, method, watch=edit, **({"out": tmp_path / "out"} if kept else {}))
     file.write_text(text)
     assert record.key == Spec(eg.split(images, kind="class"), method, NET, TRAINING).key
-    spec_module.source_hash.cache_clear()
+    hash_code.cache_clear()
     assert record.key == Spec(eg.split(images, kind="class"), method, NET, TRAINING).key
     if kept:
         assert [path.name for path in (tmp_path / "out").rglob("*") if path.is_file()] == ["records.jsonl"]

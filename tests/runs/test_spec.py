@@ -9,11 +9,11 @@ import pytest
 from helpers import blobs
 
 import engram as eg
+from engram.learning.combine import combine
+from engram.methods import load_file, loaded_files, methods
 from engram.runs import spec as spec_module
 from engram.runs.records import Record, setting_of
 from engram.runs.spec import Spec, SpecError, changed, from_json
-from engram.learning.combine import combine
-from engram.methods import load_file, loaded_files, methods
 from engram.scenarios.permute import Permute
 from engram.scenarios.split import Split
 

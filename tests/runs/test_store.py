@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from engram.runs import records, store
-from engram.runs.records import Record, append
+from engram.runs.records import Record, append_record, read_records
 from engram.runs.store import Store
 
 
@@ -23,15 +23,15 @@ def test_what_failed_is_not_finished_and_the_first_of_a_key_counts(tmp_path):
         ("a.jsonl", record("y", "diverged")),
         ("c.jsonl", record("x", steps=3)),
     ):
-        append(tmp_path / file, one)
+        append_record(tmp_path / file, one)
     found = Store(tmp_path).finished()
     assert {key: one.steps for key, one in found.items()} == {"x": 2, "y": 0}
     assert all(one.reused for one in found.values())
 
 
 def test_every_line_is_read_once_also_what_others_add(tmp_path, monkeypatch):
-    parsed, plain = [], records.parse
-    monkeypatch.setattr(records, "parse", lambda text, *others: parsed.append(text) or plain(text, *others))
+    parsed, plain = [], records.parse_records
+    monkeypatch.setattr(store, "parse_records", lambda text, *others: parsed.append(text) or plain(text, *others))
     path, said = tmp_path / "records.jsonl", []
     mine, other = Store(tmp_path, said.append), Store(tmp_path)
     for i in range(20):
@@ -50,46 +50,46 @@ def test_every_line_is_read_once_also_what_others_add(tmp_path, monkeypatch):
 
 def test_a_file_that_was_replaced_is_read_again(tmp_path):
     path = tmp_path / "records.jsonl"
-    append(path, record("a", steps=1))
+    append_record(path, record("a", steps=1))
     folder = Store(tmp_path)
     folder.finished()
-    append(tmp_path / "new", record("b"))
+    append_record(tmp_path / "new", record("b"))
     (tmp_path / "new").replace(path)
     assert set(folder.finished()) == {"a", "b"}
 
 
-def test_a_key_is_claimed_once_until_it_is_released(tmp_path):
+def test_a_key_is_locked_once_until_it_is_released(tmp_path):
     one, other = Store(tmp_path), Store(tmp_path)
-    claim = one.claim("k")
-    assert other.claim("k") is None
-    assert one.claim("k") is None
-    other.claim("another").release()
-    claim.release()
+    lock = one.lock_run("k")
+    assert other.lock_run("k") is None
+    assert one.lock_run("k") is None
+    other.lock_run("another").release()
+    lock.release()
     assert not list(tmp_path.iterdir())
-    other.claim("k", wait=True).release()
+    other.lock_run("k", wait=True).release()
 
 
 def test_a_lock_whose_file_was_removed_meanwhile_is_nobodys(tmp_path, monkeypatch):
     """Between opening and locking the file the holder releases: the file that was opened is no lock any more."""
     folder = Store(tmp_path)
-    claim = folder.claim("k")
+    lock = folder.lock_run("k")
     plain = store.fcntl.flock
 
     def released_just_before(file, how):
         monkeypatch.setattr(store.fcntl, "flock", plain)
-        claim.release()
+        lock.release()
         plain(file, how)
 
     monkeypatch.setattr(store.fcntl, "flock", released_just_before)
-    mine = folder.claim("k")
-    assert folder.claim("k") is None
+    mine = folder.lock_run("k")
+    assert folder.lock_run("k") is None
     mine.release()
 
 
 def test_drivers_that_come_and_go_share_a_folder_of_locks_that_the_last_removes(tmp_path):
     def come_and_go(number: int) -> int:
         for i in range(300):
-            Store(tmp_path).claim(f"{number}-{i}").release()
+            Store(tmp_path).lock_run(f"{number}-{i}").release()
         return number
 
     with ThreadPoolExecutor(4) as pool:
@@ -106,7 +106,7 @@ def test_a_folder_of_locks_that_is_removed_while_a_lock_is_made_is_made_again(tm
         return plain(path, *others)
 
     monkeypatch.setattr(store.os, "open", removed_just_before)
-    Store(tmp_path).claim("k").release()
+    Store(tmp_path).lock_run("k").release()
     assert not list(tmp_path.iterdir())
 
 
@@ -114,28 +114,28 @@ HOLDER = """
 import sys
 from pathlib import Path
 from engram.runs.store import Store
-claim = Store(Path(sys.argv[1])).claim("k")
+lock = Store(Path(sys.argv[1])).lock_run("k")
 print("torch" in sys.modules, flush=True)
 sys.stdin.readline()
 """
 
 
-def test_the_claim_of_a_process_that_is_killed_is_free(tmp_path):
+def test_the_lock_of_a_process_that_is_killed_is_free(tmp_path):
     command = [sys.executable, "-c", HOLDER, tmp_path]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as holder:
         assert holder.stdout.readline() == "False\n"  # all this works without torch
         folder = Store(tmp_path)
-        assert folder.claim("k") is None
+        assert folder.lock_run("k") is None
         holder.kill()
-        claim = folder.claim("k", wait=True)
-        assert folder.claim("k") is None
-        claim.release()
+        lock = folder.lock_run("k", wait=True)
+        assert folder.lock_run("k") is None
+        lock.release()
 
 
 def test_a_folder_that_cannot_be_written_is_said(tmp_path):
     (tmp_path / "checkpoints").write_text("a file")
     with pytest.raises(records.UnwritableError, match=f"cannot be written to {tmp_path}"):
-        Store(tmp_path).claim("k")
+        Store(tmp_path).lock_run("k")
 
 
 def test_a_record_takes_the_checkpoints_away_unless_it_failed(tmp_path):
@@ -147,4 +147,4 @@ def test_a_record_takes_the_checkpoints_away_unless_it_failed(tmp_path):
     assert checkpoint.exists()
     folder.add(record("k"))
     assert not checkpoint.parent.exists()
-    assert [one.status for one in records.read(Path(tmp_path, "records.jsonl"))] == ["failed", "done"]
+    assert [one.status for one in read_records(Path(tmp_path, "records.jsonl"))] == ["failed", "done"]

@@ -32,7 +32,7 @@ IMAGES = blobs(4)
         (lambda: eg.permute(IMAGES, identity_first=None), "identity_first None is neither True nor False"),
         (lambda: eg.Training(epochs=1.5), r"epochs 1\.5 .*give a whole number"),
         (lambda: eg.Training(lr="fast"), "lr 'fast' .*give a number"),
-        (lambda: eg.Training(optimizer=3), "optimizer 3 is unknown; choose from"),
+        (lambda: eg.Training(optimizer=3), r"optimizer '?3'? is unknown; choose from"),
     ],
 )
 def test_a_wrong_value_is_named_with_what_is_expected(make, says):

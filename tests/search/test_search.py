@@ -1,4 +1,4 @@
-"""Search: equal trials, a ledger that is exact to the step, and test images that are read only at the end."""
+"""Search: equal trials, a ledger that is right to the step, and test images that nobody reads before the end."""
 
 import itertools
 from dataclasses import dataclass, replace
@@ -8,10 +8,10 @@ import pytest
 from helpers import blobs
 
 import engram as eg
+from engram.core.ranges import Each, Log
 from engram.core.registry import METHODS
 from engram.engines.driver import Job
 from engram.learning.combine import combine
-from engram.learning.method import Each, Log
 from engram.runs.records import Record, append_record, read_records
 from engram.runs.run import run_spec
 from engram.runs.spec import Spec
@@ -63,7 +63,7 @@ def trial(status: str, point: dict, accuracy: float | None = None) -> Record:
 
 
 @pytest.mark.parametrize("trials", [2, 5, 6, 12])
-@pytest.mark.parametrize("name", list(METHODS))
+@pytest.mark.parametrize("name", METHODS)
 def test_every_method_has_so_many_different_trials(images, name, trials):
     spec = base(images, METHODS[name]())
     over = axes(spec)
@@ -146,7 +146,7 @@ def searched(images, tmp_path_factory):
 
 
 def test_the_ledger_is_right_to_the_trial_and_the_step(searched):
-    """Of 40 images per class, 4 are held out: 2 tasks of 72 images are 5 batches of 16, twice, in each of 4 trials.
+    """Of 40 images a class 4 are held out: 2 tasks of 72 images are 5 batches of 16, twice, in each of 4 trials.
 
     All 80 images of a task are 5 batches too. Rehearsal sees 72 + 3 · 20 (80 + 4 · 20 at the end) images in the second
     task when they are shuffled, 9 batches and 10; balanced, half of a batch is new: 9 batches (10).
@@ -188,7 +188,7 @@ def test_winners_are_run_on_all_training_data_with_the_reported_seeds(searched):
     assert len(values) == 3
 
 
-def test_an_interrupted_search_resumes(images, tmp_path):
+def test_it_goes_on_where_it_stopped(images, tmp_path):
     bases = [base(images, eg.SGD()), base(images, eg.L2())]
     whole = list(run_search(bases, runner(tmp_path / "whole"), trials=3, seeds=range(2)))
     for _ in itertools.islice(run_search(bases, runner(tmp_path / "stopped"), trials=3, seeds=range(2)), 4):
@@ -277,7 +277,7 @@ def test_test_images_are_read_in_the_last_stage_only(images, tmp_path, monkeypat
     assert set(reads) == {"final"}
     reads.clear()
     list(run_search(bases, runner(tmp_path / "b", note), trials=2, seeds=range(1), select_on="test"))
-    assert set(reads) == {"trial", "final"}  # reads are noticed if there are any
+    assert set(reads) == {"trial", "final"}  # the watch sees a read where there is one
 
 
 def test_selecting_on_test_is_what_the_records_say(images, tmp_path):

@@ -3,13 +3,13 @@
 from dataclasses import replace
 
 import pytest
-from scipy.stats import ttest_1samp, ttest_ind_from_stats
-
-from engram.runs.records import Record
 from engram.studies.hsu2018.cells import preset_name, published
 from engram.studies.hsu2018.claim_evidence import Measured, Ours, in_print, over_pairs, stand_in
 from engram.studies.hsu2018.claim_tests import outcome_of, results, together
 from engram.studies.hsu2018.claims import CLAIMS, MARGIN, Group, Heads, Part, Place, versus
+from scipy.stats import ttest_1samp, ttest_ind_from_stats
+
+from engram.runs.records import Record
 
 
 def runs(label: str, values: list[float]) -> list[Record]:

@@ -3,9 +3,9 @@
 from dataclasses import replace
 
 import pytest
+from engram.studies.hsu2018.verify import band, compared, printed_deviation, shuffled
 
 from engram.runs.records import Record
-from engram.studies.hsu2018.verify import band, compared, printed_deviation, shuffled
 
 
 def record(seed: int, value: float | None, label: str | None = "split-mnist/domain sgd", **spec) -> Record:

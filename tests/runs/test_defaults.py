@@ -5,12 +5,12 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+from engram.studies.hsu2018.presets import DEFAULT, label, preset, spec_of
 from helpers import blobs
 
 import engram as eg
 from engram.cli.resolve import all_flags
 from engram.runs import records
-from engram.studies.hsu2018.presets import DEFAULT, label, preset, spec_of
 
 RESULTS = Path(__file__).parents[2] / "results"
 

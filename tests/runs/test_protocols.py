@@ -4,13 +4,13 @@ from dataclasses import replace
 
 import pytest
 import torch
+from engram.studies.hsu2018.cells import cells, preset_name, preset_names
+from engram.studies.hsu2018.presets import kept_bytes, label, preset, spec_of
 from helpers import blobs
 
 import engram as eg
 from engram.core.streams import stream
 from engram.runs.spec import from_json
-from engram.studies.hsu2018.cells import cells, preset_name, preset_names
-from engram.studies.hsu2018.presets import kept_bytes, label, preset, spec_of
 
 COPIED = ("lwf", "dgr", "rtf")
 KINDS = ("task", "domain", "class")

@@ -4,15 +4,15 @@ import json
 from dataclasses import replace
 
 import pytest
+from engram.studies.hsu2018.cells import cells, published
+from engram.studies.hsu2018.long_queue import HEADS, SCENARIOS, Setting, runs_of, settings, variants
+from engram.studies.hsu2018.presets import label, preset, spec_of
+from engram.studies.hsu2018.presets import settings as preset_values
 from helpers import blobs
 
 import engram as eg
 from engram.runs.records import Record
 from engram.scenarios.names import parse_name, with_letters
-from engram.studies.hsu2018.cells import cells, published
-from engram.studies.hsu2018.long_queue import HEADS, SCENARIOS, Setting, runs_of, settings, variants
-from engram.studies.hsu2018.presets import label, preset, spec_of
-from engram.studies.hsu2018.presets import settings as preset_values
 
 QUEUE, STAND_IN = SCENARIOS.values()
 COLUMNS = ["adam", "si/best", "si/worst", "online-ewc/best", "online-ewc/worst", "adagrad"]

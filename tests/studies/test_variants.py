@@ -4,11 +4,10 @@ from collections import Counter
 from dataclasses import fields
 
 import pytest
-from helpers import blobs
-
 from engram.studies.hsu2018.cells import TABLES, preset_name, preset_names, published
 from engram.studies.hsu2018.presets import COEFS, label, spec_of
 from engram.studies.hsu2018.twins import TWINS, known_twin, twins_of, variants
+from helpers import blobs
 
 
 @pytest.fixture(autouse=True)

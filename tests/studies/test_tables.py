@@ -5,9 +5,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from engram.studies.hsu2018.cells import band, cells, preset_name, published, table_name, verdict
 
 from engram.runs.records import Record
-from engram.studies.hsu2018.cells import band, cells, preset_name, published, table_name, verdict
 
 SHARED = Path(__file__).parents[3] / "shared/paper/published.json"
 
