@@ -14,8 +14,6 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-import pooch
-
 from engram.core.locks import acquire
 from engram.core.messages import Say, tell
 from engram.data.formats import Arrays
@@ -38,6 +36,8 @@ class Form:
 
 def data_folders() -> list[Path]:
     """The folders that are searched for files: ENGRAM_DATA if it is set, then the user's cache folder."""
+    import pooch  # here, because tables are shown without it
+
     own = os.environ.get("ENGRAM_DATA")
     return [*([Path(own).expanduser().absolute()] if own else []), Path(pooch.os_cache("engram"))]
 

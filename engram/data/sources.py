@@ -19,8 +19,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Protocol
 
-import pooch
-
 from engram.core.messages import Say
 from engram.data.progress import DownloadProgress
 
@@ -81,6 +79,8 @@ class Host:
 
     def _reach(self) -> None:
         """Check that the host answers at all. Runs in a thread, because resolving a host name has no timeout."""
+        import pooch  # here, because tables are shown without it
+
         fault: list[Exception] = [SourceError(f"no answer within {CONNECT:g} s")]
 
         def ask() -> None:
@@ -97,6 +97,8 @@ class Host:
             raise SourceError(f"cannot be reached ({root_cause(fault[0])})")
 
     def _download(self, name: str, work: Path, say: Say) -> Path:
+        import pooch
+
         path = work / f"download-{name}"
         with contextlib.closing(DownloadProgress(name, say)) as progress:
             download = pooch.HTTPDownloader(timeout=(CONNECT, STALL), chunk_size=1 << 16, progressbar=progress)

@@ -146,7 +146,7 @@ def well_typed(record: Record) -> bool:
         and all(value is None or is_finite_number(value) for value in (getattr(record, name) for name in METRICS))
         and all(is_finite_number(value) for value in (record.steps, record.seconds))
         and isinstance(record.accuracy, list)
-        and all(isinstance(row, list) and all(is_finite_number(a) for a in row) for row in record.accuracy)
+        and all(isinstance(row, list) and are_finite_numbers(row) for row in record.accuracy)
         and isinstance(record.curve, list)
         and all(isinstance(at, dict) for at in record.curve)
         and isinstance(record.spec.get("method", []), list)
@@ -169,6 +169,11 @@ def is_search_note(search: dict[str, Any]) -> bool:
 
 def is_finite_number(value: Any) -> bool:
     return isinstance(value, int | float) and math.isfinite(value)
+
+
+def are_finite_numbers(values: list[Any]) -> bool:
+    """The same of a whole list, in C: a folder of records holds hundreds of thousands of accuracies."""
+    return set(map(type, values)) <= {int, float} and all(map(math.isfinite, values))
 
 
 def append_record(path: Path, record: Record) -> None:

@@ -194,9 +194,13 @@ def group_by_setting(records: Iterable[Record], *, trials: bool = False) -> dict
     key, which other code made. Runs on datasets of another content than the latest run's are left out.
     """
     grouped: dict[Setting, list[Record]] = {}
+    known: dict[str, Setting] = {}  # runs that differ only by seed are read once
     for record in records:
         if (record.search.get("stage") == "trial") == trials:
-            grouped.setdefault(setting_of_record(record), []).append(record)
+            stated = json.dumps([record.scenario, record.method, {**record.spec, "seed": None}])
+            if stated not in known:
+                known[stated] = setting_of_record(record)
+            grouped.setdefault(known[stated], []).append(record)
     found = {}
     for setting, runs in grouped.items():
         latest = content(runs[-1])
