@@ -28,7 +28,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "data": ("data", "fetch datasets, and say where they are"),
     "bench": ("bench", "speed and memory on this machine"),
 }
-"""Command → module with a function of its name, and what it does."""
+"""Command → module with a function `COMMAND_command`, and what it does."""
 
 HELP = """usage: engram COMMAND [--help]
 
@@ -103,7 +103,7 @@ def dispatch(argv: list[str]) -> int:
 
         start_fork_server()
     module = importlib.import_module(f"engram.cli.{COMMANDS[argv[0]][0]}")
-    command: Callable[[list[str]], int] = getattr(module, argv[0])
+    command: Callable[[list[str]], int] = getattr(module, f"{argv[0]}_command")
     try:
         return command(argv[1:])
     except WrongCallError as error:

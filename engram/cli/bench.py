@@ -41,7 +41,7 @@ class BenchOptions:
     """Print JSON."""
 
 
-def bench(arguments: list[str]) -> int:
+def bench_command(arguments: list[str]) -> int:
     """The command."""
     options = parse_options(BenchOptions, arguments, "engram bench")
     if options.sweep:

@@ -43,7 +43,7 @@ class CheckOptions:
     """The same as --file."""
 
 
-def check(arguments: list[str]) -> int:
+def check_command(arguments: list[str]) -> int:
     """The command."""
     known = [*METHODS, *NETS, *SCENARIOS]
     options = parse_options(

@@ -56,7 +56,7 @@ class CompareOptions:
     """Python file with what a study of your own needs; may be given several times."""
 
 
-def compare(arguments: list[str]) -> int:
+def compare_command(arguments: list[str]) -> int:
     """The command."""
     short = [name.removeprefix("hsu2018/") for name in study_names()]
     words = with_name(with_files(arguments), "table", (TABLE1, *short, CLAIMS))

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import tyro
 
 from engram.cli import WrongCallError
-from engram.cli.ls import ls
+from engram.cli.ls import ls_command
 from engram.cli.options import parse_options
 
 
@@ -19,10 +19,10 @@ class GetOptions:
     """Datasets; `engram data ls` lists them."""
 
 
-def data(arguments: list[str]) -> int:
+def data_command(arguments: list[str]) -> int:
     """`data get NAME…` fetches, `data ls` says what there is."""
     if arguments[:1] == ["ls"]:
-        return ls(["datasets", *arguments[1:]])
+        return ls_command(["datasets", *arguments[1:]])
     if arguments[:1] != ["get"]:
         usage = (
             "usage: engram data get NAME…  |  engram data ls [--json]\nFiles go to ENGRAM_DATA, or the user's cache."

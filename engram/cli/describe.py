@@ -26,7 +26,7 @@ class DescribeOptions:
     """Print JSON."""
 
 
-def describe(arguments: list[str]) -> int:
+def describe_command(arguments: list[str]) -> int:
     """A scenario's tasks, its kind as read off the data, and its floor."""
     from dataclasses import replace
 

@@ -32,7 +32,7 @@ class DiffOptions:
     """Print JSON: a list of cells."""
 
 
-def diff(arguments: list[str]) -> int:
+def diff_command(arguments: list[str]) -> int:
     """The command."""
     options = parse_options(DiffOptions, arguments, "engram diff")
     a, b = whole(options.a), whole(options.b)

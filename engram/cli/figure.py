@@ -24,7 +24,7 @@ class FigureOptions:
     """Folders with records, or files of records."""
 
 
-def figure(arguments: list[str]) -> int:
+def figure_command(arguments: list[str]) -> int:
     """The command."""
     from engram.report.style import check_picture_path, save
 

@@ -19,7 +19,7 @@ from engram.core.registry import METHODS, METRICS, NETS, Registry
 Rows = list[dict[str, Any]]
 
 
-def ls(arguments: list[str]) -> int:
+def ls_command(arguments: list[str]) -> int:
     """The command."""
     arguments = with_files(arguments)
     words = [word for word in arguments if not word.startswith("-")]

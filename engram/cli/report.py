@@ -52,7 +52,7 @@ class ServeOptions(PageOptions):
     """Port on 127.0.0.1; 0 takes a free one."""
 
 
-def report(arguments: list[str]) -> int:
+def report_command(arguments: list[str]) -> int:
     """The command."""
     options = parse_options(ReportOptions, arguments, "engram report")
     check_places(options)
@@ -70,7 +70,7 @@ def report(arguments: list[str]) -> int:
     return 0
 
 
-def serve(arguments: list[str]) -> int:
+def serve_command(arguments: list[str]) -> int:
     """The command."""
     from engram.report.page.server import Latest, Server
 

@@ -108,7 +108,7 @@ class RunOptions(EngineOptions):
     """The same as --file."""
 
 
-def run(arguments: list[str]) -> int:
+def run_command(arguments: list[str]) -> int:
     """The command."""
     arguments = with_files(arguments)
     if any(word == "--spec" or word.startswith("--spec=") for word in arguments):

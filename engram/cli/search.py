@@ -60,7 +60,7 @@ class SearchOptions(EngineOptions):
     """The same as --file."""
 
 
-def search(arguments: list[str]) -> int:
+def search_command(arguments: list[str]) -> int:
     """The command."""
     options = parse_options(SearchOptions, with_files(arguments), "engram search")
     figure = options.figure or options.out / "sensitivity.png"

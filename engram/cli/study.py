@@ -54,7 +54,7 @@ class StudyOptions(EngineOptions):
     """Python file with methods, networks, scenarios or metrics of your own; may be given several times."""
 
 
-def study(arguments: list[str]) -> int:
+def study_command(arguments: list[str]) -> int:
     """The command."""
     options = parse_options(StudyOptions, with_name(with_files(arguments), "study", study_names()), "engram study")
     form = select_format(options.format, options.json)
@@ -184,7 +184,7 @@ class ReproduceOptions(EngineOptions):
     """Folder for the records, one folder per paper and one file per table; what is recorded there is not run again."""
 
 
-def reproduce(arguments: list[str]) -> int:
+def reproduce_command(arguments: list[str]) -> int:
     """The command."""
     words = with_name(with_files(arguments), "table", study_names())
     options = parse_options(ReproduceOptions, words, "engram reproduce")
@@ -240,7 +240,7 @@ class TableOptions:
     """Python file with a metric of your own; may be given several times."""
 
 
-def table(arguments: list[str]) -> int:
+def table_command(arguments: list[str]) -> int:
     """The command."""
     options = parse_options(TableOptions, with_files(arguments), "engram table")
     if not options.runs:

@@ -50,7 +50,7 @@ class VerifyOptions:
     """Print JSON: a list of key, what, seed, recorded, again, band, verification."""
 
 
-def verify(arguments: list[str]) -> int:
+def verify_command(arguments: list[str]) -> int:
     """The command. Status 1 where a run has moved or failed."""
     options = parse_options(VerifyOptions, with_files(arguments), "engram verify")
     if options.sample < 1:

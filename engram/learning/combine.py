@@ -12,7 +12,7 @@ from engram.scenarios.task import Batch, Data, Task, Tasks
 
 SOLE = ("network", "curriculum", "data", "loss", "scores")
 """Hooks that return something: at most one member may override each of them."""
-STAGES = ("read", "add", "project")
+STAGE_ORDER = ("read", "add", "project")
 """The order in which members adjust gradients."""
 
 
@@ -36,7 +36,7 @@ class Combined(Method):
 
     def __init__(self, methods: tuple[Method, ...]) -> None:
         self._members = methods
-        self._by_stage = sorted(methods, key=lambda member: STAGES.index(member.gradient_stage))
+        self._by_stage = sorted(methods, key=lambda member: STAGE_ORDER.index(member.gradient_stage))
         self._sole = {}
         for hook in SOLE:
             deciding = [m for m in methods if getattr(type(m), hook) is not getattr(Method, hook)]

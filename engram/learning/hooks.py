@@ -12,7 +12,7 @@ from typing import Any
 DECLARATIONS = ("kept", "working", "needs", "optimizer", "networks", "gradient_stage", "checkpoints")
 """What a class says about itself: class attributes, not hyper-parameters."""
 STAGES = ("read", "add", "project")
-NEEDS = ("boundaries", "task identity", "past data")
+KNOWN_NEEDS = ("boundaries", "task identity", "past data")
 OTHER_NAMES = {
     "predict": "scores",
     "classify": "scores",
@@ -68,8 +68,8 @@ def check_declarations(cls: type) -> None:
         if isinstance(value := getattr(cls, name), str):
             raise TypeError(f"{cls.__name__}.{name} is a text; write a tuple: {name} = ({value!r},)")
     for need in getattr(cls, "needs", ()):
-        if need not in NEEDS:
-            raise TypeError(f"{cls.__name__} needs {need!r}, which means nothing; choose from {', '.join(NEEDS)}")
+        if need not in KNOWN_NEEDS:
+            raise TypeError(f"{cls.__name__} needs {need!r}, which means nothing; choose from {', '.join(KNOWN_NEEDS)}")
     stage = getattr(cls, "gradient_stage", "add")
     if stage not in STAGES:
         raise TypeError(f"{cls.__name__}.gradient_stage {stage!r} is unknown; choose from {', '.join(STAGES)}")

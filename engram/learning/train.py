@@ -109,7 +109,7 @@ def train(
     they were found. With a memory budget, a method that keeps more bytes at a boundary is an error.
     """
     evaluation, device = evaluation or Evaluation(), torch.device(device)
-    check_method(method, tasks.kind, evaluation)
+    check_method_here(method, tasks.kind, evaluation)
     state = StateGuard(method)
     with tasks.guarded(), own_global_generators(device):
         learner = new_learner(tasks, method, net, training, seed, device)
@@ -168,7 +168,7 @@ def train(
     return outcome
 
 
-def check_method(method: Method, kind: str, evaluation: Evaluation) -> None:
+def check_method_here(method: Method, kind: str, evaluation: Evaluation) -> None:
     """Refuses, before anything runs, a method that would not do here what its author thinks."""
     for member in method.members():
         check_class(type(member), Method)

@@ -140,7 +140,7 @@ def read_comparisons(part: Mapping[str, Any], paper: str) -> Iterator[Any]:
     loops: Mapping[str, list[str]] = part.get("for", {})
     for combination in product(*loops.values()):
         names = dict(zip(loops, combination, strict=True))
-        filled = {key: fill(value, names) for key, value in part.items() if key != "for"}
+        filled = {key: fill_template(value, names) for key, value in part.items() if key != "for"}
         if "python" in filled:
             module, _, name = filled.pop("python").partition(".")
             yield getattr(importlib.import_module(f"engram.studies.{paper}.{module}"), name)(**filled)
@@ -150,9 +150,9 @@ def read_comparisons(part: Mapping[str, Any], paper: str) -> Iterator[Any]:
         yield Comparison(paper, read_place(filled.pop("a"), paper), places, **filled)
 
 
-def fill(value: Any, names: Mapping[str, str]) -> Any:
+def fill_template(value: Any, names: Mapping[str, str]) -> Any:
     if isinstance(value, list):
-        return [fill(one, names) for one in value]
+        return [fill_template(one, names) for one in value]
     return value.format(**names) if isinstance(value, str) else value
 
 

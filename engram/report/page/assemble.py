@@ -7,7 +7,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import engram
+from engram.core.version import VERSION
 from engram.learning.metrics import intransigence
 from engram.report.page.command import run_command
 from engram.report.page.settings import (
@@ -19,7 +19,7 @@ from engram.report.page.settings import (
 )
 from engram.report.page.studies import claims_data, study_data
 from engram.report.selection import family_of
-from engram.runs.records import METRICS, Record, offline_of
+from engram.runs.records import RECORDED_METRICS, Record, offline_of
 from engram.search.ledger import tuned
 from engram.studies.catalog import built_in_study, study_names
 from engram.studies.study import Study, method_title
@@ -67,7 +67,7 @@ def assemble(
     in_tables |= {variant["setting"] for table in tables.values() for variant in table["variants"]}
     found: dict[str, Any] = tidy(
         {
-            "version": engram.__version__,
+            "version": VERSION,
             "records": len(usable),
             "skipped": len(records) - len(usable),
             "tables": list(with_runs.values()),
@@ -94,7 +94,7 @@ def run_data(run: Record, offline: Record | None, environments: list[dict[str, A
         "seed": run.seed,
         "key": run.key,
         "status": run.status,
-        **{name: getattr(run, name) for name in METRICS},
+        **{name: getattr(run, name) for name in RECORDED_METRICS},
         "intransigence": intransigence(run.accuracy, row) if whole else None,
         "steps": run.steps,
         "seconds": run.seconds,

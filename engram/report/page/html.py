@@ -47,8 +47,8 @@ def policy(style: str, script: str, live: bool) -> str:
     return "; ".join(
         [
             "default-src 'none'",
-            f"style-src {fingerprint(style)}",
-            f"script-src {fingerprint(script)}",
+            f"style-src {content_policy_hash(style)}",
+            f"script-src {content_policy_hash(script)}",
             "img-src data:",
             "connect-src 'self'" if live else "connect-src 'none'",
             "base-uri 'none'",
@@ -57,5 +57,5 @@ def policy(style: str, script: str, live: bool) -> str:
     )
 
 
-def fingerprint(text: str) -> str:
+def content_policy_hash(text: str) -> str:
     return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
