@@ -24,8 +24,7 @@ from engram.engines.driver import At, Ended, EngineError, Job, Report, attempt, 
 from engram.engines.forks import CONTEXT, ctrl_c_is_ours, get_ready
 from engram.methods import load_file, loaded_files
 from engram.runs.checkpoints import Checkpoints
-from engram.runs.run import failed
-from engram.runs.run import keep_freed_memory
+from engram.runs.run import failed, keep_freed_memory
 from engram.runs.spec import from_json
 from engram.runs.store import Say
 

@@ -19,8 +19,7 @@ from engram.engines.driver import At, Ended, EngineError, Job, Report, attempt, 
 from engram.learning.train import Checkpoint
 from engram.methods import load_file, loaded_files
 from engram.runs.checkpoints import Checkpoints, file_name, packed, unpacked
-from engram.runs.run import failed
-from engram.runs.run import keep_freed_memory
+from engram.runs.run import failed, keep_freed_memory
 from engram.runs.spec import from_json
 from engram.runs.store import Say
 
