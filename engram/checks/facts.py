@@ -5,8 +5,9 @@ from __future__ import annotations
 import traceback
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
+
+from engram.core.code import user_place
 
 
 @dataclass(frozen=True)
@@ -39,17 +40,7 @@ def state_fact(name: str, check: Callable[[], str | None]) -> Fact:
     except BrokenError as error:
         return Fact(name, False, str(error))
     except Exception as error:
-        return Fact(name, False, f"{type(error).__name__}: {error}{user_place(error)}")
-
-
-def user_place(error: BaseException) -> str:
-    """` (mine.py, line 7)`: the last place in code from outside the package that an error came through."""
-    package = str(Path(__file__).parents[1])
-    for frame in reversed(traceback.extract_tb(error.__traceback__)):
-        outside = not frame.filename.startswith(package) and "site-packages" not in frame.filename
-        if outside and "/lib/python" not in frame.filename and frame.filename != "<string>":
-            return f" ({Path(frame.filename).name}, line {frame.lineno})"
-    return ""
+        return Fact(name, False, f"{type(error).__name__}: {error}{user_place(traceback.format_exc())}")
 
 
 def all_hold(facts: Iterator[Fact] | list[Fact]) -> bool:

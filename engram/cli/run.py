@@ -34,6 +34,7 @@ from engram.cli.resolve import (
 from engram.cli.samples import Pictures
 from engram.cli.screen import ERR, OUT, writable
 from engram.cli.sweep import engine_of, sweep
+from engram.core.code import user_place
 from engram.core.messages import count
 from engram.core.registry import METHODS
 from engram.data import use_blank_images
@@ -239,7 +240,10 @@ def run_specs(
 def result_line(record: Record, store: Store) -> str:
     """A run in one line: what it reached, what it cost, what it is called."""
     if record.status != "done":
-        why = f": {escape(record.error.splitlines()[-1])}" if record.error else ""
+        why = ""
+        if record.error:
+            last = f"{record.error.strip().splitlines()[-1]}{user_place(record.error)}"
+            why = f": {escape(last)}; the whole traceback is in record {record.key}"
         return f"seed {record.seed}: [red]{record.status}[/] after {count(record.steps, 'step')}{why}"
     forgotten = "" if record.forgetting is None else f", forgetting {record.forgetting:.2f}"
     intransigence = intransigence_of(record, store.finished().values())

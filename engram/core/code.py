@@ -9,6 +9,7 @@ import importlib.machinery
 import importlib.util
 import inspect
 import json
+import re
 import sys
 from collections.abc import Iterator, Sequence
 from functools import cache
@@ -170,6 +171,16 @@ def used_by(thing: Any, seen: dict[str, str]) -> dict[str, str]:
                 else:
                     seen[f"{value.__module__}.{value.__qualname__}"] = code_text(value)
     return seen
+
+
+def user_place(trace: str) -> str:
+    """` (mine.py, line 7)`: the last place in code from outside the package that a traceback names; else nothing."""
+    package = str(Path(__file__).parents[1])
+    for path, line in reversed(re.findall(r'File "([^"]+)", line (\d+)', trace)):
+        library = {"site-packages", "dist-packages"} & set(Path(path).parts) or "/lib/python" in path
+        if not path.startswith(package) and not library and not path.startswith("<"):
+            return f" ({Path(path).name}, line {line})"
+    return ""
 
 
 def is_plain(value: Any) -> bool:

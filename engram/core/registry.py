@@ -11,13 +11,14 @@ import dataclasses
 import importlib
 import inspect
 import json
+import traceback
 from collections.abc import Iterator, MutableMapping
 from functools import cached_property
 from pathlib import Path
 from types import ModuleType
 from typing import Any, ClassVar, Generic, NamedTuple, TypeVar, get_origin, get_type_hints
 
-from engram.core.code import UserFile, load_user_file, read_user_file
+from engram.core.code import UserFile, load_user_file, read_user_file, user_place
 from engram.core.facts import COMPUTED, ROOT, Facts, class_facts, inherits, parse_module
 from engram.core.messages import unknown
 
@@ -158,23 +159,13 @@ def load_file(path: Path | UserFile) -> list[Loaded]:
         file = path if isinstance(path, UserFile) else read_user_file(where)
         module = load_user_file(file)
     except (Exception, SystemExit) as error:
-        at = f" (line {error.lineno})" if isinstance(error, SyntaxError) and error.lineno else user_line(error, where)
-        raise ValueError(f"file {where} cannot be loaded: {type(error).__name__}: {error}{at}") from error
+        place = "" if isinstance(error, SyntaxError) else user_place(traceback.format_exc())
+        raise ValueError(f"file {where} cannot be loaded: {type(error).__name__}: {error}{place}") from error
     found = [loaded for registry in FROM_FILES for loaded in add_entries(registry, module, where)]
     if not found:
         bases = ", ".join(f"engram.{registry.base[1]}" for registry in FROM_FILES)
         raise ValueError(f"file {where} defines nothing that engram knows: no subclass of {bases}")
     return found
-
-
-def user_line(error: BaseException, path: Path) -> str:
-    """` (line 7)`: where in a user's file an error came up."""
-    trace, line = error.__traceback__, 0
-    while trace is not None:
-        if Path(trace.tb_frame.f_code.co_filename).name == path.name:
-            line = trace.tb_lineno
-        trace = trace.tb_next
-    return f" (line {line})" if line else ""
 
 
 def add_entries(registry: Registry[Any], module: ModuleType, path: Path) -> list[Loaded]:

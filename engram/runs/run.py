@@ -20,15 +20,23 @@ import torch
 
 from engram.core.facts import ROOT
 from engram.core.messages import Say, tell
+from engram.core.registry import METHODS
 from engram.core.version import VERSION
 from engram.learning import metrics
-from engram.learning.combine import combine
+from engram.learning.budget import fit_budget
 from engram.learning.evaluate import Evaluation
 from engram.learning.learner import Training
 from engram.learning.method import Method
 from engram.learning.train import Checkpoint, MisfitError, Outcome, Progress, train
 from engram.nets.mlp import MLP
 from engram.nets.net import Net
+from engram.runs.arguments import (
+    check_evaluation,
+    check_method_argument,
+    check_net_argument,
+    check_scenario_argument,
+    check_training,
+)
 from engram.runs.checkpoints import Checkpoints
 from engram.runs.records import Record
 from engram.runs.spec import Spec
@@ -46,21 +54,36 @@ def run(
     evaluation: Evaluation | None = None,
     threads: int = 1,
     device: str = "cpu",
+    memory_budget: int | None = None,
     out: str | Path | None = None,
     watch: Callable[[Progress], None] = lambda _: None,
 ) -> Record:
     """Trains a method, or several together, on a scenario and returns the record.
 
-    With a folder as `out` the record is kept there, an interrupted run goes on where it stopped, and what is
-    recorded already is not run again.
+    Args:
+        scenario: What `engram.split`, `engram.permute`, `engram.queue` or `engram.scenario` returns.
+        method: An instance, or several that are combined.
+        seed: Draws the tasks, the initial network, and everything else that is random.
+        net: A recipe of a network; by default an MLP.
+        training: How long and how each task is trained; by default 4 epochs with the method's optimiser.
+        evaluation: What is measured besides the accuracy on all seen tasks after each task.
+        threads: Threads of the run; bits depend on it.
+        device: `cpu`, `cuda`, `mps` or `auto`.
+        memory_budget: Bytes that the method may keep across a boundary: sizes a buffer, refuses what cannot fit.
+        out: A folder for the record: an interrupted run goes on where it stopped, a recorded one is not run again.
+        watch: Called with the progress now and then.
     """
-    method = method if isinstance(method, Method) else combine(method)
+    scenario, method = check_scenario_argument(scenario), check_method_argument(method)
+    net = MLP() if net is None else check_net_argument(net)
+    if memory_budget is not None:
+        tasks = scenario.tasks(seed)
+        method = fit_budget(method, memory_budget, net.build(tasks.shape, tasks.outputs), tasks, METHODS.name_of)
     spec = Spec(
         scenario,
         method,
-        net or MLP(),
-        training or Training(optimizer=method.optimizer),
-        evaluation or Evaluation(),
+        net,
+        Training(optimizer=method.optimizer) if training is None else check_training(training),
+        Evaluation() if evaluation is None else check_evaluation(evaluation),
         seed,
         threads,
         resolve_device(device),

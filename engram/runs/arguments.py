@@ -1,0 +1,81 @@
+"""What callers hand to `eg.run`, checked before anything runs: each mistake gets a message that says what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from engram.core.registry import METHODS, NETS
+from engram.data import Images
+from engram.learning.combine import combine
+from engram.learning.evaluate import Evaluation
+from engram.learning.learner import Training
+from engram.learning.method import Method
+from engram.nets.net import Net
+from engram.scenarios.scenario import Scenario
+from engram.scenarios.task import Task, Tasks
+
+
+def check_scenario_argument(value: Any) -> Scenario:
+    if isinstance(value, Scenario):
+        return value
+    if isinstance(value, str):
+        hint = f'a scenario by name is engram.scenario("{value}")'
+    elif isinstance(value, type):
+        hint = f"{value.__name__} is a class; give an instance, as engram.split(images, kind='class') makes one"
+    elif isinstance(value, Tasks | Task):
+        hint = "these are tasks that a seed has drawn; give the scenario that they came from, and the seed as seed=…"
+    elif isinstance(value, Images):
+        hint = "this is a dataset; make a scenario of it: engram.split(images, kind='class')"
+    else:
+        hint = "give what engram.split, engram.permute, engram.queue or engram.scenario returns"
+    raise TypeError(f"scenario {value!r:.60} is not a scenario: {hint}")
+
+
+def check_method_argument(value: Any) -> Method:
+    if isinstance(value, Method):
+        return value
+    if isinstance(value, str):
+        known = f"engram.{METHODS[value].__name__}()" if value in METHODS else "an instance, as in engram.EWC(coef=100)"
+        raise TypeError(f"method {value!r} is a name; give {known}")
+    if isinstance(value, type):
+        raise TypeError(f"method {value.__name__} is a class; give an instance: {value.__name__}()")
+    if isinstance(value, Sequence) and value and all(isinstance(one, Method | type | str) for one in value):
+        return combine([check_method_argument(one) for one in value])
+    raise TypeError(
+        f"method {value!r:.60} is not a method: give an instance, as in engram.EWC(coef=100), or a list of them"
+    )
+
+
+def check_net_argument(value: Any) -> Net:
+    if isinstance(value, Net):
+        return value
+    if isinstance(value, str):
+        known = f"engram.{NETS[value].__name__}()" if value in NETS else "a recipe, as in engram.MLP(400, 400)"
+        raise TypeError(f"net {value!r} is a name; give {known}")
+    if isinstance(value, type) and issubclass(value, Net):
+        raise TypeError(f"net {value.__name__} is a class; give an instance: {value.__name__}()")
+    raise TypeError(
+        f"net {value!r:.60} is not a recipe of a network: give one, as in engram.MLP(400, 400), or a subclass of "
+        "engram.Net whose build(shape, outputs) returns your module"
+    )
+
+
+def check_part(name: str, value: Any, cls: type[Any]) -> Any:
+    """`training=` and `evaluation=`: dictionaries and classes are the usual mistakes."""
+    if isinstance(value, cls):
+        return value
+    if isinstance(value, dict):
+        given = ", ".join(f"{key}={one!r}" for key, one in value.items())
+        raise TypeError(f"{name} is a dictionary; give engram.{cls.__name__}({given})")
+    raise TypeError(f"{name} {value!r:.60} is not one; give engram.{cls.__name__}(…)")
+
+
+def check_training(value: Any) -> Training:
+    found: Training = check_part("training", value, Training)
+    return found
+
+
+def check_evaluation(value: Any) -> Evaluation:
+    found: Evaluation = check_part("evaluation", value, Evaluation)
+    return found
