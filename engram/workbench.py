@@ -15,8 +15,9 @@ from engram.runs.defaults import Protocol
 from engram.runs.records import Record, read_records
 from engram.runs.setting import Setting, group_by_setting
 from engram.studies.catalog import find_study, results_of, study_names
+from engram.studies.reading import read_study
 from engram.studies.searched import SearchedResults
-from engram.studies.study import Column, Row, Study, StudyError, Variant, read_study
+from engram.studies.study import Column, Row, Study, StudyError, Variant
 from engram.studies.table import Cell, CellRuns, GivenResults, Results, VariantCell, make_cells, make_variant_cells
 
 if TYPE_CHECKING:

@@ -151,6 +151,8 @@ def well_typed(record: Record) -> bool:
         and all(isinstance(row, list) and are_finite_numbers(row) for row in record.accuracy)
         and isinstance(record.curve, list)
         and all(isinstance(at, dict) for at in record.curve)
+        and isinstance(scenario := record.spec.get("scenario", {}), dict)
+        and isinstance(scenario.get("images", {}), dict)
         and isinstance(record.spec.get("method", []), list)
         and all(isinstance(member, dict) for member in record.spec.get("method", []))
         and isinstance(record.environment.get("data", {}), dict)

@@ -11,7 +11,8 @@ from engram.core.facts import ROOT
 from engram.core.messages import unknown
 from engram.runs.records import Record
 from engram.runs.setting import Setting
-from engram.studies.study import Study, StudyError, read_study, read_toml
+from engram.studies.reading import read_study, read_toml
+from engram.studies.study import Study, StudyError
 from engram.studies.table import Results
 
 FOLDER = ROOT / "studies"

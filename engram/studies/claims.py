@@ -11,7 +11,8 @@ from typing import Any, Literal, NamedTuple, Protocol
 
 from engram.runs.records import Record
 from engram.studies.catalog import FOLDER, built_in_study
-from engram.studies.study import StudyError, read_toml
+from engram.studies.reading import read_toml
+from engram.studies.study import StudyError
 from engram.studies.table import Results
 
 Expected = Literal["above", "below", "within", "not above", "no difference"]

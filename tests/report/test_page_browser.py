@@ -10,7 +10,7 @@ from page_helpers import HOSTILE, HOSTILE_SCENARIO, queued, record
 
 from engram.report.page.assemble import assemble
 from engram.report.page.html import html
-from engram.studies.study import read_study
+from engram.studies.reading import read_study
 
 SCORES = {"adam": 19.7, "sgd": 30.0, "ewc": 19.8, "online-ewc": 25.0, "rehearsal": 91.0, "offline": 97.5}
 MEMORY = {"kept": {"pixels": 4_505_600}, "working": {"path": 1000}}

@@ -21,7 +21,7 @@ from engram.runs.defaults import default_setting
 from engram.runs.records import Record, offline_of
 from engram.studies.catalog import built_in_study, results_of
 from engram.studies.outcomes import examine_claims
-from engram.studies.study import read_study
+from engram.studies.reading import read_study
 from engram.studies.table import make_cells
 
 RESULTS = Path(__file__).parents[2] / "results"

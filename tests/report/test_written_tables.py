@@ -19,7 +19,8 @@ from engram.report.layout import make_document
 from engram.report.markdown import escape_markdown
 from engram.report.written import write_table
 from engram.studies.catalog import built_in_study, results_of
-from engram.studies.study import Study, read_study
+from engram.studies.reading import read_study
+from engram.studies.study import Study
 from engram.studies.table import NO_RUNS, make_cells, make_variant_cells
 
 
