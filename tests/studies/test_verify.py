@@ -3,18 +3,23 @@
 from dataclasses import replace
 
 import pytest
-from engram.studies.hsu2018.verify import band, compared, printed_deviation, shuffled
+from record_helpers import record_of
 
 from engram.runs.records import Record
+from engram.runs.setting import Setting, group_by_setting, setting_of_record
+from engram.studies.catalog import built_in_study
+from engram.studies.verify import band_between_runs, published_deviation, shuffle_finished, verify_record
+
+SGD = built_in_study("table2").setting("sgd", "domain")
 
 
-def record(seed: int, value: float | None, label: str | None = "split-mnist/domain sgd", **spec) -> Record:
+def record(seed: int, value: float | None, setting: Setting = SGD) -> Record:
     status = "done" if value is not None else "diverged"
-    accuracy = [[value]] if value is not None else []
-    return Record(
-        f"key {seed}", "split-mnist/domain", "sgd", seed, {"seed": seed, "lr": 0.01, **spec}, status, accuracy,
-        average_accuracy=value, losses=[0.5], preset=label,
-    )  # fmt: skip
+    return record_of(setting, value, seed, status=status, losses=[0.5])
+
+
+def band(one: Record, records: list[Record]) -> float:
+    return band_between_runs(one, setting_of_record(one), group_by_setting(records))
 
 
 RUNS = [record(seed, value) for seed, value in enumerate((62.0, 63.0, 64.0, 65.0))]
@@ -22,17 +27,21 @@ RUNS = [record(seed, value) for seed, value in enumerate((62.0, 63.0, 64.0, 65.0
 
 def test_the_band_is_three_deviations_of_a_difference_by_the_other_seeds():
     assert band(RUNS[0], RUNS) == pytest.approx(3 * 2**0.5)  # of 63, 64, 65: deviation 1
-    assert band(RUNS[0], [*RUNS, record(9, 10.0, lr=0.1)]) == pytest.approx(3 * 2**0.5)  # another setting
+    other = SGD.with_values({"training.lr": 0.1})
+    assert band(RUNS[0], [*RUNS, record(9, 10.0, other)]) == pytest.approx(3 * 2**0.5)  # another setting
     assert band(RUNS[0], [record(s, 63.2) for s in range(5)]) == 0.3
 
 
-def test_print_s_deviation_stands_in_for_few_seeds():
+def test_the_published_deviation_stands_in_for_few_seeds():
+    two, four = built_in_study("table2"), built_in_study("table4")
     assert band(RUNS[0], RUNS[:3]) == pytest.approx(3 * 2**0.5 * 0.35)
-    assert printed_deviation("split-mnist/class lwf common") == pytest.approx(0.33 * 20**0.5)
-    assert printed_deviation("permuted-mnist/class-known ewc searched=100") == 1.04
-    assert printed_deviation("split-mnist/class drift") is None
-    assert band(record(0, 60.0, label=None), []) == pytest.approx(3 * 2**0.5 * 0.35)  # that of its scenario and method
-    assert band(replace(RUNS[0], preset="long-queue/task si coef=1"), []) == 5.0  # print has no spread there
+    assert published_deviation(two.setting("lwf", "class", "common")) == pytest.approx(0.33 * 20**0.5)
+    assert published_deviation(four.setting("ewc", "permuted/known").with_values({"method.coef": 100.0})) == 1.04
+    assert published_deviation(Setting("split-mnist/class", "drift")) is None
+    queue = built_in_study("table5")
+    assert published_deviation(Setting("long-queue/task", "adam")) is None  # no published spread there
+    assert queue.band == 5.0
+    assert band(record(0, 60.0, Setting("long-queue/task", "adam")), []) == 5.0
 
 
 @pytest.mark.parametrize(
@@ -41,21 +50,21 @@ def test_print_s_deviation_stands_in_for_few_seeds():
 )
 def test_same_bits_within_spread_or_moved(again, verification):
     """62 was recorded, and the band is 4.24."""
-    found = compared(RUNS[0], record(0, again), RUNS)
+    found = verify_record(RUNS[0], record(0, again), RUNS)
     assert found.verification == verification
     assert (found.recorded, found.again, found.seed) == (62.0, again, 0)
 
 
 def test_equal_accuracies_with_other_losses_are_not_the_same_bits():
-    assert compared(RUNS[0], replace(RUNS[0], losses=[0.5000001]), RUNS).verification == "within spread"
+    assert verify_record(RUNS[0], replace(RUNS[0], losses=[0.5000001]), RUNS).verification == "within spread"
 
 
 def test_a_run_that_breaks_off_has_failed():
-    assert compared(RUNS[0], record(0, None), RUNS).verification == "failed"
+    assert verify_record(RUNS[0], record(0, None), RUNS).verification == "failed"
 
 
 def test_a_seed_puts_the_same_finished_runs_first():
     given = [*RUNS, record(7, None)]
-    assert shuffled(given, seed=1) == shuffled(given, seed=1)
-    assert sorted(r.seed for r in shuffled(given, seed=1)) == [0, 1, 2, 3]
-    assert len({tuple(r.seed for r in shuffled(given, seed=s)[:2]) for s in range(20)}) > 3
+    assert shuffle_finished(given, seed=1) == shuffle_finished(given, seed=1)
+    assert sorted(r.seed for r in shuffle_finished(given, seed=1)) == [0, 1, 2, 3]
+    assert len({tuple(r.seed for r in shuffle_finished(given, seed=s)[:2]) for s in range(20)}) > 3
