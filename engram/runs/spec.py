@@ -98,7 +98,7 @@ class Spec:
             ],
             "net": {"name": NETS.name_of(self.net), **jsonable(values_of(self.net)), **own_code(self.net, OWN_CODE)},
             "training": asdict(self.training),
-            "evaluation": asdict(self.evaluation),
+            "evaluation": evaluation_json(self.evaluation),
             "seed": self.seed,
             "threads": self.threads,
             "device": self.device,
@@ -126,6 +126,13 @@ class Spec:
             "seed": self.seed,
         }
         return hashlib.sha256(json.dumps(named, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def evaluation_json(evaluation: Evaluation) -> dict[str, Any]:
+    """Every value; of those that 0.1 did not have, only what was chosen: else its records and today's, of one setting,
+    would be told apart."""
+    values = asdict(evaluation)
+    return values if values["give_task_identity"] else {k: v for k, v in values.items() if k != "give_task_identity"}
 
 
 def from_json(values: dict[str, Any], given: Mapping[str, Images] | None = None) -> Spec:

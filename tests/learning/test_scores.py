@@ -100,6 +100,9 @@ def test_a_method_that_needs_task_identity_is_refused_before_anything_runs(kind)
 def test_given_task_identity_runs_and_the_spec_shows_it():
     spec = Spec(eg.split(blobs(4), kind="domain"), Gated(), evaluation=Evaluation(give_task_identity=True))
     assert spec.to_json()["evaluation"]["give_task_identity"] is True
+    assert "give_task_identity" not in Spec(eg.split(blobs(4)), eg.Adam()).to_json()["evaluation"], (
+        "as in 0.1's records"
+    )
     assert spec.key != Spec(eg.split(blobs(4), kind="task"), Gated()).key
     assert go("domain", Gated, evaluation=Evaluation(give_task_identity=True)).outcome.status == "done"
     assert go("task", Gated).outcome.status == "done"

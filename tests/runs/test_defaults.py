@@ -153,7 +153,7 @@ def test_every_value_of_a_published_setting_has_a_source(scenario, method):
     """But what says how long to train (epochs or steps) and what is looked at, which are ours."""
     flags = all_flags(preset(scenario, method), scenario, method)
     ours = {flag.label for flag in flags if flag.source == DEFAULT}
-    assert ours <= {"held_out", "steps", "forward_transfer", "evaluate_every"}
+    assert ours <= {"held_out", "steps", "forward_transfer", "evaluate_every", "give_task_identity"}
     own = {flag.label: flag.source for flag in flags}
     copied = method in ("lwf", "dgr", "rtf")
     assert own["lr"].startswith("van de Ven" if copied else "the authors' scripts")
