@@ -7,7 +7,7 @@ from helpers import Run, blobs
 
 import engram as eg
 from engram.learning.combine import combine
-from engram.methods import methods
+from engram.core.registry import METHODS
 
 
 def method_with(name: str, function=lambda self, learner, task: None):
@@ -101,4 +101,4 @@ def test_other_slips_in_declarations():
 
 
 def test_built_in_methods_pass():
-    assert len([cls() for cls in methods().values()]) == 16
+    assert len([cls() for cls in METHODS.values()]) == 16

@@ -1,17 +1,17 @@
-"""Presets of the methods, typed from the authors' scripts: coefficients, memory, GEM."""
+"""Defaults of the methods on the scenarios of the first paper, typed from the authors' scripts: coefficients, memory, GEM."""
 
 import pytest
 from helpers import blobs
 
 import engram as eg
-from engram.studies.hsu2018.presets import preset
+from engram.runs.spec import default_spec
 
 
 @pytest.fixture(autouse=True)
 def _small_mnist(monkeypatch):
-    """A made-up set in MNIST's place: presets are about values, not pixels."""
+    """A made-up set in MNIST's place: defaults are about values, not pixels."""
     small = blobs(10, train=3, test=2, name="mnist")
-    monkeypatch.setattr("engram.scenarios.names.images", lambda name: small)
+    monkeypatch.setattr("engram.scenarios.create.images", lambda name: small)
 
 
 COLUMNS = tuple(f"{maker}-mnist/{kind}" for maker in ("split", "permuted") for kind in ("task", "domain", "class"))
@@ -28,7 +28,7 @@ COEFS = {
 @pytest.mark.parametrize("method", COEFS)
 @pytest.mark.parametrize("column", range(6))
 def test_coefficients_of_the_scripts(method, column):
-    spec = preset(COLUMNS[column], method)
+    spec = default_spec(COLUMNS[column], method)
     assert spec.method.coef == COEFS[method][column]
     assert (spec.training.optimizer, spec.training.lr) == ("adam", 0.001 if column < 3 else 0.0001)
 
@@ -36,18 +36,18 @@ def test_coefficients_of_the_scripts(method, column):
 @pytest.mark.parametrize("method", ["ewc", "online-ewc"])
 @pytest.mark.parametrize("column", range(6))
 def test_mini_batch_fisher_in_permuted_domain_only(method, column):
-    found = preset(COLUMNS[column], method).method
+    found = default_spec(COLUMNS[column], method).method
     assert found.estimator == ("batch" if COLUMNS[column] == "permuted-mnist/domain" else "sample")
     assert found.label == "predicted"
 
 
 @pytest.mark.parametrize("column", range(6))
 def test_what_the_scripts_leave_alone(column):
-    assert preset(COLUMNS[column], "online-ewc").method.decay == 1.0
-    si = preset(COLUMNS[column], "si").method
+    assert default_spec(COLUMNS[column], "online-ewc").method.decay == 1.0
+    si = default_spec(COLUMNS[column], "si").method
     assert (si.xi, si.clamp) == (0.1, False)
-    assert preset(COLUMNS[column], "mas").method.form == "batch-mean"
-    assert preset(COLUMNS[column], "rehearsal").method.mixing == "shuffled"
+    assert default_spec(COLUMNS[column], "mas").method.form == "batch-mean"
+    assert default_spec(COLUMNS[column], "rehearsal").method.mixing == "shuffled"
 
 
 @pytest.mark.parametrize(
@@ -61,20 +61,20 @@ def test_what_the_scripts_leave_alone(column):
 )
 @pytest.mark.parametrize("column", range(6))
 def test_capacities(method, split, permuted, column):
-    assert preset(COLUMNS[column], method).method.capacity == (split if column < 3 else permuted)
+    assert default_spec(COLUMNS[column], method).method.capacity == (split if column < 3 else permuted)
 
 
 @pytest.mark.parametrize("method", ["rehearsal", "rehearsal-c"])
 @pytest.mark.parametrize("column", range(6))
 def test_rehearsal_goes_with_adam(method, column):
-    training = preset(COLUMNS[column], method).training
+    training = default_spec(COLUMNS[column], method).training
     assert (training.optimizer, training.lr) == ("adam", 0.001 if column < 3 else 0.0001)
 
 
 @pytest.mark.parametrize("method", ["gem", "gem-textbook"])
 @pytest.mark.parametrize("column", range(6))
 def test_gem_goes_with_sgd_at_a_rate_of_its_own(method, column):
-    spec = preset(COLUMNS[column], method)
+    spec = default_spec(COLUMNS[column], method)
     assert (spec.training.optimizer, spec.training.lr) == ("sgd", 0.01 if column < 3 else 0.1)
     assert spec.method.margin == 0.5
     assert spec.method.slots_per_task == (2 if method == "gem" else 1)
@@ -84,7 +84,7 @@ def test_gem_goes_with_sgd_at_a_rate_of_its_own(method, column):
 @pytest.mark.parametrize("method", [*COEFS, "rehearsal", "gem"])
 @pytest.mark.parametrize("column", range(6))
 def test_network_and_budget(method, column):
-    spec = preset(COLUMNS[column], method)
+    spec = default_spec(COLUMNS[column], method)
     hidden, epochs = (400, 4) if column < 3 else (1000, 10)
     assert spec.net.hidden == (hidden, hidden)
     assert (spec.training.epochs, spec.training.batch, spec.training.steps) == (epochs, 128, 0)
@@ -94,7 +94,7 @@ def test_network_and_budget(method, column):
 @pytest.mark.parametrize("method", COEFS)
 @pytest.mark.parametrize(("maker", "column"), [("split", 2), ("permuted", 5)])
 def test_known_number_of_classes_takes_the_class_column_s(method, maker, column):
-    found = preset(f"{maker}-mnist/class-known", method).method
+    found = default_spec(f"{maker}-mnist/class-known", method).method
     assert found.coef == COEFS[method][column]
     assert getattr(found, "estimator", "sample") == "sample"
 
