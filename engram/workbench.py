@@ -13,7 +13,7 @@ from engram.core.messages import unknown
 from engram.core.registry import load_file
 from engram.runs.defaults import Protocol
 from engram.runs.records import Record, read_records
-from engram.runs.setting import Setting, group_by_setting, show
+from engram.runs.setting import OWN_CODE, Setting, group_by_setting, show
 from engram.studies.catalog import find_study, results_of, study_names
 from engram.studies.searched import SearchedResults
 from engram.studies.study import Column, Row, Study, StudyError, Variant, method_title, read_study
@@ -381,7 +381,9 @@ def tell_apart(
         for name in names:
             if name not in (rows, columns) and len({str(whole_value(other, name)) for other in others}) > 1:
                 told[name] = None
-    return list(told)
+    plain = [name for name in told if not name.endswith(OWN_CODE)]  # a hash is shown only if nothing else differs
+    places = [(place_of[s], in_words(s, plain)) for s in settings]
+    return plain if len(set(places)) == len(settings) else list(told)
 
 
 def whole_value(setting: Setting, name: str) -> Any:
@@ -390,10 +392,11 @@ def whole_value(setting: Setting, name: str) -> Any:
 
 def in_words(setting: Setting, names: Sequence[str]) -> str:
     """` (lr 0.01)`; nothing if there is nothing to tell."""
-    words = [
-        str(whole_value(setting, name))
-        if name in ("method", "scenario")
-        else f"{name.rpartition('.')[2]} {show(whole_value(setting, name))}"
-        for name in names
-    ]
+    words = []
+    for name in names:
+        value = whole_value(setting, name)
+        if name in ("method", "scenario"):
+            words.append(str(value))
+        elif value is not None:  # None: another network or method has this field
+            words.append(f"{'net' if name == 'net.name' else name.rpartition('.')[2]} {show(value)}")
     return f" ({', '.join(words)})" if words else ""
