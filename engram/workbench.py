@@ -13,11 +13,11 @@ from engram.core.messages import unknown
 from engram.core.registry import load_file
 from engram.runs.defaults import Protocol
 from engram.runs.records import Record, read_records
-from engram.runs.setting import Setting, group_by_setting
+from engram.runs.setting import OWN_CODE, Setting, group_by_setting, show
 from engram.studies.catalog import find_study, results_of, study_names
 from engram.studies.reading import read_study
 from engram.studies.searched import SearchedResults
-from engram.studies.study import Column, Row, Study, StudyError, Variant
+from engram.studies.study import Column, Row, Study, StudyError, Variant, method_title
 from engram.studies.table import Cell, CellRuns, GivenResults, Results, VariantCell, make_cells, make_variant_cells
 
 if TYPE_CHECKING:
@@ -86,6 +86,7 @@ def make_table(
     metric: str = "",
 ) -> StudyTable:
     """The table of a study from records; runs nothing."""
+    study = replace(study, metric=metric or study.metric)
     results = SearchedResults(study, records, metric) if study.search else results_of(study, records, metric)
     shown = tuple(columns) or tuple(study.columns)
     cells = make_cells(results, rows, columns, protocol) if rows or not variants else []
@@ -298,7 +299,7 @@ def table_of_lines(
             raise ValueError(f"line {i}: {place[0]}, {place[1]} has seed {at} twice")
         runs[place][at] = result
     given = {place: CellRuns(values) for place, values in runs.items()}
-    return given_table(given, baseline, title)
+    return given_table(given, baseline, title, metric=number, first=row)
 
 
 def pick_name(what: str, asked: str, usual: Sequence[str], names: Sequence[str]) -> str:
@@ -311,13 +312,21 @@ def pick_name(what: str, asked: str, usual: Sequence[str], names: Sequence[str])
     return found
 
 
-def given_table(given: Mapping[tuple[str, str], CellRuns], baseline: str, title: str) -> StudyTable:
+def given_table(
+    given: Mapping[tuple[str, str], CellRuns],
+    baseline: str,
+    title: str,
+    *,
+    metric: str,
+    first: str,
+    known_rows: Mapping[str, Row] | None = None,
+) -> StudyTable:
     """A table of runs that are sorted into rows and columns already."""
-    rows = {row: Row(row, row) for row, _ in given}
+    rows = {row: (known_rows or {}).get(row, Row(row, row)) for row, _ in given}
     columns = {column: Column(column, column) for _, column in given}
     if baseline and baseline not in rows:
         raise ValueError(unknown("baseline", baseline, rows))
-    results = GivenResults(Study(title, title, rows, columns, baseline=baseline), given)
+    results = GivenResults(Study(title, title, rows, columns, baseline=baseline, metric=metric, first=first), given)
     return StudyTable(results.study, make_cells(results), [])
 
 
@@ -336,14 +345,19 @@ def table_of_records(
     if not groups:
         raise ValueError("there are no records to make a table of")
     part_of = {s: (part(s, rows), part(s, columns)) for s in groups}
-    names = {s: place[0] + apart(s, place, part_of) for s, place in part_of.items()}
+    told = {row: tell_apart([s for s, place in part_of.items() if place[0] == row], rows, columns, part_of)
+            for row in dict.fromkeys(row for row, _ in part_of.values())}  # fmt: skip
+    suffixes = {s: in_words(s, told[place[0]]) for s, place in part_of.items()}
+    names = {s: place[0] + suffixes[s] for s, place in part_of.items()}
     results = Results(Study(title, title, {}, {}), records, metric)
     given = {
         (names[s], place[1]): CellRuns(results.values_of(groups[s]), tuple(groups[s].records), s)
         for s, place in part_of.items()
     }
-    found = given_table(given, baseline, title)
-    return replace(found, study=replace(found.study, metric=metric, first=rows))
+    known = {names[s]: Row(names[s], s.method, method_title(s.method) + suffixes[s]) for s in groups}
+    return given_table(
+        given, baseline, title, metric=metric, first=rows, known_rows=known if rows == "method" else None
+    )
 
 
 def part(setting: Setting, name: str) -> str:
@@ -357,10 +371,33 @@ def part(setting: Setting, name: str) -> str:
     return str(value)
 
 
-def apart(setting: Setting, place: tuple[str, str], parts: Mapping[Setting, tuple[str, str]]) -> str:
-    """What tells a setting from others in the same place: ` (lr 0.01)`; nothing if it is alone."""
-    others = [other for other, its in parts.items() if its == place]
-    every = dict.fromkeys(name for other in others for name in other.values)
-    told = [n for n in every if any(other.value(n) != setting.value(n) for other in others)]
-    words = [f"{n.rpartition('.')[2]} {setting.value(n)}" for n in told]
+def tell_apart(
+    settings: Sequence[Setting], rows: str, columns: str, place_of: Mapping[Setting, tuple[str, str]]
+) -> list[str]:
+    """The parts that tell settings of one row apart if two of them have the same place; the same for all of the row."""
+    told: dict[str, None] = {}
+    for place in dict.fromkeys(place_of[s] for s in settings):
+        others = [s for s in settings if place_of[s] == place]
+        names = dict.fromkeys(["method", "scenario", *(name for other in others for name in other.values)])
+        for name in names:
+            if name not in (rows, columns) and len({str(whole_value(other, name)) for other in others}) > 1:
+                told[name] = None
+    plain = [name for name in told if not name.endswith(OWN_CODE)]  # a hash is shown only if nothing else differs
+    places = [(place_of[s], in_words(s, plain)) for s in settings]
+    return plain if len(set(places)) == len(settings) else list(told)
+
+
+def whole_value(setting: Setting, name: str) -> Any:
+    return getattr(setting, name) if name in ("method", "scenario") else setting.value(name)
+
+
+def in_words(setting: Setting, names: Sequence[str]) -> str:
+    """` (lr 0.01)`; nothing if there is nothing to tell."""
+    words = []
+    for name in names:
+        value = whole_value(setting, name)
+        if name in ("method", "scenario"):
+            words.append(str(value))
+        elif value is not None:  # None: another network or method has this field
+            words.append(f"{'net' if name == 'net.name' else name.rpartition('.')[2]} {show(value)}")
     return f" ({', '.join(words)})" if words else ""

@@ -1,6 +1,6 @@
 """A regulariser of one's own: what a task moved far is held tight.
 
-engram run split-mnist/task drift --method-file examples/drift.py --coef 5
+engram run split-mnist/task drift --file examples/drift.py --coef 5
 """
 
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ class Drift(QuadraticPenalty):
     """Importance is the squared distance that a parameter has travelled, summed over tasks."""
 
     coef: float = 5.0
-    """Weight of the penalty."""
+    """Coefficient of the penalty."""
 
     def importance(self, learner: Learner, task: Task) -> Params:
         moved = zip(self.weights, learner.params, self.centre, strict=True)

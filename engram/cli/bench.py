@@ -8,7 +8,6 @@ import sys
 import tempfile
 import time
 from dataclasses import dataclass
-from typing import Literal
 
 import tyro
 
@@ -26,13 +25,13 @@ class BenchOptions:
     """Measures a training step against the matrix products that it cannot avoid and against a DataLoader loop."""
 
     scenario: tyro.conf.Positional[str] = "split-mnist/class"
-    """Scenario whose preset is measured."""
+    """Scenario, with its default setting."""
     method: tyro.conf.Positional[str] = "adam"
-    """Method whose preset is measured."""
-    net: Literal["mlp", "cnn"] = "mlp"
-    """Network."""
+    """Method, with its default setting."""
+    net: str = "mlp"
+    """Network; `engram ls nets` lists them."""
     letters: str | None = None
-    """Of the long queue: the set that stands in for EMNIST letters."""
+    """For long-queue: the dataset in the place of EMNIST letters."""
     methods: tuple[str, ...] | None = None
     """Measure instead what a step of these methods costs relative to plain Adam (none named: the penalties)."""
     sweep: bool = False
@@ -71,13 +70,13 @@ def bench_command(arguments: list[str]) -> int:
     ]
     if found["products_ms"] is not None:
         share = found["gemm_share"]
-        lines.append(f"  of which matrix products  {found['products_ms']:.2f} ms, a share of {share:.2f}")
+        lines.append(f"  its matrix products       {found['products_ms']:.2f} ms, a share of {share:.2f}")
     if found["bare_ms"] is not None:
         ratio = found["bare_ratio"]
         lines.append(f"  a bare loop of its passes {found['bare_ms']:.2f} ms, so a step is {ratio:.2f} times that")
     if found["dataloader_ms"] is not None:
         ratio = found["dataloader_ratio"]
-        lines.append(f"  a plain DataLoader loop   {found['dataloader_ms']:.1f} ms a step, {ratio:.1f} times as long")
+        lines.append(f"  a plain DataLoader loop   {found['dataloader_ms']:.1f} ms per step, {ratio:.1f} times as long")
     lines.append(f"  peak memory of a run      {found['peak_mb']:.0f} MB")
     OUT.print("\n".join(lines))
     return 0

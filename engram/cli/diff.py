@@ -21,13 +21,13 @@ from engram.runs.records import Record, read_records
 
 @dataclass
 class DiffOptions:
-    """Says which cells (runs that differ in their seeds alone) moved from A to B: equal to the bit, or tested over the
+    """Says which settings (runs that differ only by seed) moved from A to B: equal to the bit, or tested over the
     common seeds by a permutation test with Holm's correction."""
 
     a: tyro.conf.Positional[Path]
     """A: a file of records."""
     b: tyro.conf.Positional[Path]
-    """B: the file of records that is held against A."""
+    """B: the file of records that is compared with A."""
     json: bool = False
     """Print JSON: a list of cells."""
 
@@ -45,9 +45,9 @@ def diff_command(arguments: list[str]) -> int:
 
 
 def whole(path: Path) -> list[Record]:
-    """The records of a file, refused where there are none."""
+    """The records of a file, refused if there are none."""
     if not path.is_file():
-        raise WrongCallError(f"{path} is no file; give two files of records, results/table2.jsonl say")
+        raise WrongCallError(f"{path} is not a file; give two files of records, such as results/hsu2018/table2.jsonl")
     try:
         found = read_records(path)
     except OSError as error:

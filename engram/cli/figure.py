@@ -19,7 +19,7 @@ class FigureOptions:
 
     out: Path | None = None
     """File to write; the suffix says how: .png, .svg, .pdf, or .html, whose curves can be switched on and off.
-    NAME.png where it is not given."""
+    By default NAME.png."""
     results: tuple[Path, ...] = (Path("results"),)
     """Folders with records, or files of records."""
 

@@ -18,10 +18,13 @@ def with_files(arguments: list[str]) -> list[str]:
         if flag not in FILE_FLAGS:
             left.append(word)
             continue
+        path = value if equals else next(words, "")
+        if not path or path.startswith("--"):
+            raise WrongCallError(f"{flag} needs a Python file, as in {flag} mine.py")
         from engram.core.registry import load_file
 
         try:
-            load_file(Path(value if equals else next(words, "")))
+            load_file(Path(path))
         except ValueError as error:
             raise WrongCallError(str(error)) from error
     return left

@@ -14,7 +14,7 @@ from engram.cli import WrongCallError
 from engram.cli.files import with_files
 from engram.cli.screen import OUT
 from engram.core.messages import unknown
-from engram.core.registry import METHODS, METRICS, NETS, Registry
+from engram.core.registry import METHODS, METRICS, NETS, SCENARIOS, Registry
 
 Rows = list[dict[str, Any]]
 
@@ -103,7 +103,7 @@ def list_metrics() -> Rows:
 
 def list_scenarios() -> Rows:
     from engram.scenarios.kinds import KINDS
-    from engram.scenarios.names import NAMED_SCENARIOS, parse_name, preparation
+    from engram.scenarios.names import NAMED_SCENARIOS, parse_name, preparation, takes_several
 
     rows = []
     for name in NAMED_SCENARIOS:
@@ -112,7 +112,7 @@ def list_scenarios() -> Rows:
         rows.append({"scenario": name, "kinds": [f"{name}/{kind}" for kind in KINDS], "images": prepared})
     rows.append(
         {
-            "scenario": "split-SET, permuted-SET, queue-SET+SET",
+            "scenario": ", ".join(f"{name}-SET{'+SET' * takes_several(name)}" for name in SCENARIOS),
             "kinds": list(KINDS),
             "images": "any datasets of `ls datasets`, or file.npz",
         }

@@ -10,7 +10,7 @@ from rich.console import Console
 from engram.cli import WrongCallError, leave_stdout
 
 WIDE = 150
-"""Columns where there is no terminal to ask: wide enough that tables in logs are not folded."""
+"""Columns if there is no terminal to ask: wide enough that tables in logs are not folded."""
 
 
 class Screen(Console):
@@ -23,7 +23,7 @@ class Screen(Console):
 
 
 def writable(folder: Path) -> Path:
-    """The folder, refused where nothing can be written to it; it is made when there is something to write."""
+    """The folder, refused if nothing can be written to it; it is made when there is something to write."""
     below = (folder.absolute(), *folder.absolute().parents)
     nearest = next(path for path in below if os.path.exists(path))  # noqa: PTH110 (Path's raises below a closed folder)
     if not nearest.is_dir() or not os.access(nearest, os.W_OK | os.X_OK):
@@ -33,7 +33,7 @@ def writable(folder: Path) -> Path:
 
 
 def width(stream: TextIO | None) -> int | None:
-    """None where the terminal tells; a stream that was closed before we began is None itself."""
+    """None if the terminal tells; a stream that was closed before we began is None itself."""
     return None if stream and stream.isatty() else WIDE
 
 

@@ -37,7 +37,7 @@ class SearchOptions(EngineOptions):
     values on all training data; says what was spent on which method."""
 
     scenario: tyro.conf.Positional[str]
-    """Scenario, as split-mnist/domain; its presets give the values that are not searched."""
+    """Scenario, for example split-mnist/domain; values that are not searched are its defaults."""
     methods: tyro.conf.Positional[tuple[str, ...]]
     """Methods to compare; `engram ls methods` names them."""
     trials: int = 12
@@ -90,7 +90,7 @@ def search_command(arguments: list[str]) -> int:
 
 
 def specs(options: SearchOptions) -> list[Spec]:
-    """The methods to compare, with the presets' values; refused before anything runs."""
+    """The methods to compare, with their defaults; refused before anything runs."""
     if not options.methods:
         raise ValueError("name one or more methods after the scenario")
     if len(set(options.methods)) < len(options.methods):

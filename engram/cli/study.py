@@ -15,8 +15,9 @@ from engram.cli import WrongCallError
 from engram.cli.files import with_files
 from engram.cli.options import EngineOptions, parse_options
 from engram.cli.output import put_text, select_format, with_name
-from engram.cli.screen import OUT, writable
+from engram.cli.screen import ERR, OUT, writable
 from engram.core.messages import count, duration, select
+from engram.core.registry import METRICS
 from engram.report.written import Format, show_table, write_table
 from engram.runs.defaults import Protocol
 from engram.runs.records import Record, read_records
@@ -56,13 +57,15 @@ class StudyOptions(EngineOptions):
 
 def study_command(arguments: list[str]) -> int:
     """The command."""
-    options = parse_options(StudyOptions, with_name(with_files(arguments), "study", study_names()), "engram study")
+    names = (*study_names(), "or a TOML file of your own")
+    options = parse_options(StudyOptions, with_name(with_files(arguments), "study", names), "engram study")
     form = select_format(options.format, options.json)
     try:
         wanted = find_study(options.study)
         columns = select("column", options.columns, wanted.columns)
         rows, variants = wanted.select_rows(options.rows, columns, with_variants=False)
         seeds = seeds_or_default(options.seeds, wanted)
+        METRICS.find(options.metric or wanted.metric)  # before anything runs
     except ValueError as error:
         raise WrongCallError(str(error)) from error
     results = options.results or Path("results" if wanted.is_published else "runs")
@@ -105,7 +108,13 @@ def make_runs(study: Study, results: Path, options: EngineOptions, **wanted: Any
         raise WrongCallError(str(error)) from error
     store = Store(results, lambda _: None)
 
-    def each(job: Any, record: Record) -> str:
+    reused = 0
+
+    def each(job: Any, record: Record) -> str | None:
+        nonlocal reused
+        reused += record.reused
+        if record.reused:
+            return None
         return f"{escape(record.scenario)} {escape(record.method)}  {result_line(record, store)}"
 
     def run(jobs: Sequence[Any], folder: Path, file: str) -> list[tuple[Any, Record]]:
@@ -116,6 +125,8 @@ def make_runs(study: Study, results: Path, options: EngineOptions, **wanted: Any
             done = run_study(study, results, run, **wanted)
         except ValueError as error:  # the data cannot be had, for example
             raise WrongCallError(str(error)) from error
+    if reused:
+        ERR.print(f"{reused} of {count(len(done), 'run')} recorded before and not run again")
     return 0 if all(record.status == "done" for record in done if record.search.get("stage") != "trial") else 1
 
 
@@ -130,11 +141,10 @@ def say_missing(
         missing += len(left)
         seconds += cell.seconds * len(left)
         unknown_cells += bool(left) and not cell.seconds
-    rest = f", and {count(unknown_cells, 'cell')} of which nothing is known" if unknown_cells else ""
-    OUT.print(
-        f"{study.name}: {count(missing, 'run')} of {count(len(table.cells) * len(seeds), 'run')} are missing, about "
-        f"{duration(seconds)} of one core by recorded times{rest}"
-    )
+    time = f"about {duration(seconds)} of one core by recorded times" if seconds else ""
+    rest = f"{count(unknown_cells, 'cell')} without recorded times" if unknown_cells else ""
+    text = ": " + "; ".join(filter(None, (time, rest))) if missing else ""
+    OUT.print(f"{study.name}: {missing} of {count(len(table.cells) * len(seeds), 'run')} missing{text}")
     return 0
 
 
@@ -228,8 +238,8 @@ class TableOptions:
     """Of a CSV file: the column with the numbers."""
     baseline: str = ""
     """The row that all others are tested against."""
-    metric: str = "average-accuracy"
-    """What the table shows; `engram ls metrics` lists the choices."""
+    metric: str = ""
+    """What the table shows, by default average-accuracy; `engram ls metrics` lists the choices."""
     format: Format = "text"
     """LaTeX needs booktabs; CSV and JSON have one entry per cell."""
     json: bool = False
@@ -250,15 +260,21 @@ def table_command(arguments: list[str]) -> int:
             raise WrongCallError(f"{place} does not exist")
     try:
         if options.runs[0].suffix == ".csv":
+            if len(options.runs) > 1 or options.metric:
+                raise ValueError("a CSV file stands alone, and --value names the column with the numbers, not --metric")
             made = table_of_lines(
                 read_csv(options.runs[0]), rows=options.rows, columns=options.columns, value=options.value,
                 baseline=options.baseline, title=options.runs[0].stem,
             )  # fmt: skip
         else:
             made = table_of_records(
-                read_records(*options.runs), rows=options.rows or "method", columns=options.columns or "scenario",
-                baseline=options.baseline, metric=options.metric, title=", ".join(map(str, options.runs)),
-            )  # fmt: skip
+                read_records(*options.runs),
+                rows=options.rows or "method",
+                columns=options.columns or "scenario",
+                baseline=options.baseline,
+                metric=options.metric or "average-accuracy",
+                title=", ".join(map(str, options.runs)),
+            )
     except ValueError as error:
         raise WrongCallError(str(error)) from error
     show_or_write(made, select_format(options.format, options.json), options.out)

@@ -76,7 +76,7 @@ def sweep(
 
 
 class Display:
-    """How far a sweep is: live on a terminal; elsewhere a line a task of a single run, else a line a run."""
+    """How far a sweep is: live on a terminal; elsewhere a line per task of a single run, or a line per run."""
 
     def __init__(self, jobs: Sequence[Job]) -> None:
         self.cells = {job: (job.spec.method_name, job.spec.scenario_name) for job in jobs}
@@ -129,7 +129,7 @@ class Display:
         ]
 
     def seconds_left(self) -> float | None:
-        """By what was computed so far; None where that is next to nothing."""
+        """By what was computed so far; None if that is next to nothing."""
         computed = sum(not record.reused for record in self.records.values())
         at = [event.progress for event in self.running.values() if event.progress]
         done = computed + sum(p.step / max(p.steps, p.step, 1) for p in at)

@@ -41,7 +41,7 @@ class VerifyOptions:
     seed: int | None = None
     """Picks the same runs again, as long as no records are added."""
     minutes: float | None = None
-    """Only runs that took at most so long."""
+    """Only runs that took at most this many minutes."""
     results: Path = Path("results")
     """Folder with the records."""
     file: Path | None = None  # read before all others
@@ -51,7 +51,7 @@ class VerifyOptions:
 
 
 def verify_command(arguments: list[str]) -> int:
-    """The command. Status 1 where a run has moved or failed."""
+    """The command. Status 1 if a run has moved or failed."""
     options = parse_options(VerifyOptions, with_files(arguments), "engram verify")
     if options.sample < 1:
         raise WrongCallError(f"sample {options.sample} is out of range; give 1 or more")

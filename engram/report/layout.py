@@ -131,6 +131,8 @@ def numbered_title(study: Study) -> str:
 
 def legend(study: Study) -> str:
     """`Average accuracy in percent, ours and the published numbers.`"""
+    if study.metric not in METRICS:  # numbers that were made elsewhere
+        return f"{capitalize(study.metric)}."
     literals = METRICS.facts(study.metric).literals
     what = capitalize(str(literals.get("title") or study.metric))
     unit = "percent" if "unit" not in literals else str(literals["unit"])

@@ -161,8 +161,7 @@ class GivenResults(Results):
     """Values that were made elsewhere, or records that belong to no study: the runs of each cell as they are."""
 
     def __init__(self, study: Study, given: Mapping[tuple[str, str], CellRuns]) -> None:
-        super().__init__(study, ())
-        self.given = given
+        self.study, self.records, self.groups, self.given = study, [], {}, given  # the numbers need no metric
 
     def cell_runs(self, row: str, column: str, protocol: Protocol = "own") -> CellRuns:
         return self.given.get((row, column), CellRuns())
