@@ -15,7 +15,7 @@ from engram.bench.measure import make_stepper
 from engram.cli.options import Flag
 from engram.cli.resolve import members_by_prefix
 from engram.cli.screen import OUT
-from engram.learning.memory import bytes_of
+from engram.learning.memory import bytes_of, declared_bytes
 from engram.learning.train import total_steps
 from engram.runs.run import settle
 from engram.runs.spec import Spec
@@ -46,7 +46,8 @@ def dry_run(spec: Spec, flags: list[Flag], options: Any, seeds: list[int]) -> in
         f"{cost['steps']:,} steps per run, {len(seeds)} run(s), about {cost['seconds'] * len(seeds):.0f} s in all "
         f"({cost['step_ms']:.1f} ms per step, measured now)\n"
         f"bytes: network {cost['bytes']['network']:,}, optimiser {cost['bytes']['optimizer']:,}, "
-        f"images {cost['bytes']['images']:,}, kept by the method {cost['bytes']['kept']:,}",
+        f"images {cost['bytes']['images']:,}, kept by the method "
+        + ("not stated: it has no kept_bytes" if cost["bytes"]["kept"] is None else f"{cost['bytes']['kept']:,}"),
     )
     return 0
 
@@ -73,6 +74,6 @@ def estimate(spec: Spec) -> dict[str, Any]:
             "network": bytes_of(learner.params),
             "optimizer": bytes_of(learner.optimizer.state_dict()["state"]),
             "images": bytes_of(list(leaves.values())),
-            "kept": method.kept_bytes(spec.net.build(tasks.shape, tasks.outputs), math.prod(tasks.shape)),
+            "kept": declared_bytes(method, spec.net.build(tasks.shape, tasks.outputs), math.prod(tasks.shape)),
         },
     }

@@ -43,6 +43,13 @@ def memory(method: Method) -> dict[str, dict[str, int]]:
     return ledger
 
 
+def declared_bytes(method: Method, net: nn.Module, pixels: int) -> int | None:
+    """What a method states that it keeps; None if one of its members keeps something and does not state how much."""
+    if any(member.kept and type(member).kept_bytes is Method.kept_bytes for member in method.members()):
+        return None
+    return method.kept_bytes(net, pixels)
+
+
 def check_memory(method: Method, learner: Learner, budget: int | None = None) -> None:
     """Refuses a method that keeps more bytes than it declares by `kept_bytes`, or more than the budget."""
     total = 0

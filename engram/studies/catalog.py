@@ -13,7 +13,7 @@ from engram.runs.records import Record
 from engram.runs.setting import Setting
 from engram.studies.reading import read_study, read_toml
 from engram.studies.study import Study, StudyError
-from engram.studies.table import Results
+from engram.studies.table import Groups, Results
 
 FOLDER = ROOT / "studies"
 FIRST = "hsu2018"
@@ -71,7 +71,7 @@ def short_name(name: str) -> str:
     return name.rpartition("/")[2]
 
 
-def results_of(study: Study, records: Iterable[Record] = (), metric: str = "") -> Results:
+def results_of(study: Study, records: Iterable[Record] | Groups = (), metric: str = "") -> Results:
     """The runs behind a study's cells; by the paper's own Python if its table names some."""
     if not study.python:
         return Results(study, records, metric)

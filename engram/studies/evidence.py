@@ -10,16 +10,17 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from engram.analysis.statistics import Summary, paired_test, pairs_needed, summarize, welch
 from engram.runs.records import Record
+from engram.runs.setting import group_by_setting
 from engram.studies.catalog import built_in_study, results_of, study_names
 from engram.studies.claims import Comparison, Place
 from engram.studies.study import Spread
-from engram.studies.table import CellRuns, Results
+from engram.studies.table import CellRuns, Groups, Results
 from engram.studies.verdict import LEAST_RUNS
 
 STAND_IN, NO_SPREAD = "published deviation", "no spread"
@@ -81,9 +82,10 @@ def without_spread(a: float, b: float, n: int) -> Measured:
 class OurSide:
     """Our records, as the claims of a paper ask for them."""
 
-    def __init__(self, paper: str, records: Sequence[Record]) -> None:
+    def __init__(self, paper: str, records: Iterable[Record] | Groups) -> None:
+        groups = records if isinstance(records, Mapping) else group_by_setting(records)
         self.tables: dict[str, Results] = {
-            name.rpartition("/")[2]: results_of(built_in_study(name), records)
+            name.rpartition("/")[2]: results_of(built_in_study(name), groups)
             for name in study_names()
             if name.startswith(f"{paper}/")
         }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
@@ -10,6 +10,7 @@ from engram.analysis.statistics import ALPHA, holm, pairs_needed
 from engram.runs.records import Record
 from engram.studies.claims import Claim, ComparisonGroup, claims_of
 from engram.studies.evidence import NO_SPREAD, Measured, OurSide, published_side
+from engram.studies.table import Groups
 
 ClaimOutcome = Literal["holds", "fails", "undecided"]
 Side = Literal["print", "ours"]
@@ -71,7 +72,7 @@ def decide_group(group: ComparisonGroup, outcomes: Sequence[ClaimOutcome]) -> Cl
     return "holds" if 2 * held > len(outcomes) else "fails" if 2 * failed >= len(outcomes) else "undecided"
 
 
-def examine_claims(paper: str, records: Sequence[Record]) -> list[ClaimResult]:
+def examine_claims(paper: str, records: Iterable[Record] | Groups) -> list[ClaimResult]:
     """Every claim of a paper, in its numbers and in these records."""
     ours = OurSide(paper, records)
     return [

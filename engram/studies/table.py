@@ -108,14 +108,17 @@ def shown_p(test: Paired | None) -> float | None:
     return test.p if test.adjusted is None else test.adjusted
 
 
+Groups = Mapping[Setting, SettingRuns]
+"""Records by setting: whoever makes several tables of the same records groups them once."""
+
+
 class Results:
     """Where the runs behind the cells of a study come from: here, records by their settings."""
 
-    def __init__(self, study: Study, records: Iterable[Record], metric: str = "") -> None:
+    def __init__(self, study: Study, records: Iterable[Record] | Groups, metric: str = "") -> None:
         self.study = study
-        self.records = list(records)
         self.metric = METRICS.find(metric or study.metric)()
-        self.groups = group_by_setting(self.records)
+        self.groups = records if isinstance(records, Mapping) else group_by_setting(records)
 
     def values_of(self, runs: SettingRuns | None) -> dict[int, float]:
         """The metric of the finished runs, by seed."""
@@ -161,7 +164,7 @@ class GivenResults(Results):
     """Values that were made elsewhere, or records that belong to no study: the runs of each cell as they are."""
 
     def __init__(self, study: Study, given: Mapping[tuple[str, str], CellRuns]) -> None:
-        self.study, self.records, self.groups, self.given = study, [], {}, given  # the numbers need no metric
+        self.study, self.groups, self.given = study, {}, given  # the numbers need no metric
 
     def cell_runs(self, row: str, column: str, protocol: Protocol = "own") -> CellRuns:
         return self.given.get((row, column), CellRuns())

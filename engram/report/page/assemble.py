@@ -56,7 +56,7 @@ def assemble(
         }
         for setting in settings
     }
-    reported = [record for setting in settings if not setting.trial for record in setting.runs.records]
+    reported = {setting.setting: setting.runs for setting in settings if not setting.trial}
     known = {setting.id for setting in settings if not setting.trial}
     shown = list(map(built_in_study, study_names())) if studies is None else list(studies)
     tables = {study.name: study_data(study, reported, known) for study in shown}

@@ -9,16 +9,15 @@ from engram.report.claims import SIDES, judged_text, tally
 from engram.report.layout import numbered_title
 from engram.report.page.comparisons import compare_rows
 from engram.report.page.settings import setting_id
-from engram.runs.records import Record
 from engram.studies.catalog import FIRST, paper_names, results_of, study_names
 from engram.studies.claims import claims_of
 from engram.studies.hsu2018.queue import stand_ins
 from engram.studies.outcomes import examine_claims
 from engram.studies.study import Study
-from engram.studies.table import Cell, Results, make_cells, make_variant_cells, shown_p
+from engram.studies.table import Cell, Groups, Results, make_cells, make_variant_cells, shown_p
 
 
-def study_data(study: Study, records: Sequence[Record], known: Collection[str]) -> dict[str, Any]:
+def study_data(study: Study, records: Groups, known: Collection[str]) -> dict[str, Any]:
     """A table: rows of cells, each with the setting whose runs it is made of, if the page has that setting."""
     results = results_of(study, records)
     cells = make_cells(results)
@@ -90,7 +89,7 @@ def variants_data(results: Results, known: Collection[str]) -> list[dict[str, An
     ]
 
 
-def claims_data(papers: Collection[str], records: Sequence[Record]) -> list[dict[str, Any]]:
+def claims_data(papers: Collection[str], records: Groups) -> list[dict[str, Any]]:
     """What these papers conclude, in their numbers and in these records, comparison by comparison."""
     return [
         {"paper": paper, "how": claims_of(paper)[0], "claims": claims_of_paper(paper, records)}
@@ -99,7 +98,7 @@ def claims_data(papers: Collection[str], records: Sequence[Record]) -> list[dict
     ]
 
 
-def claims_of_paper(paper: str, records: Sequence[Record]) -> list[dict[str, Any]]:
+def claims_of_paper(paper: str, records: Groups) -> list[dict[str, Any]]:
     return [
         {
             "number": result.claim.number,

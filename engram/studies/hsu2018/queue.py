@@ -13,7 +13,7 @@ from engram.runs.defaults import Protocol, default_setting
 from engram.runs.records import Record
 from engram.runs.setting import Setting
 from engram.studies.study import Study, Variant
-from engram.studies.table import CellRuns, Results
+from engram.studies.table import CellRuns, Groups, Results
 
 COEFFICIENTS = (0.01, 0.1, 1.0, 10.0, 50.0, 100.0)
 """Coefficients that are tried. The paper's figures name 0.01, 0.1 and 1, its margin notes 50."""
@@ -75,7 +75,7 @@ def mean_curve(records: Sequence[Record]) -> list[float]:
 class QueueResults(Results):
     """The runs of the queue: a row is a number of tasks, a column a method, or its best or worst coefficient."""
 
-    def __init__(self, study: Study, records: Iterable[Record], metric: str = "") -> None:
+    def __init__(self, study: Study, records: Iterable[Record] | Groups, metric: str = "") -> None:
         super().__init__(study, records, metric)
         self.net = str(study.values["net.name"])
         self.found: dict[tuple[str, Protocol], CellRuns] = {}
@@ -151,7 +151,7 @@ class QueueResults(Results):
         ]
 
 
-def results(study: Study, records: Iterable[Record], metric: str = "") -> QueueResults:
+def results(study: Study, records: Iterable[Record] | Groups, metric: str = "") -> QueueResults:
     """What the catalog asks this module for."""
     return QueueResults(study, records, metric)
 
