@@ -17,7 +17,7 @@ from engram.cli.screen import ERR, writable
 from engram.report.page.assemble import assemble
 from engram.report.page.html import html
 from engram.runs.records import read_records, record_files
-from engram.studies.catalog import find_study
+from engram.studies.catalog import find_study, study_names
 
 PNG = b"\x89PNG\r\n\x1a\n"
 
@@ -114,7 +114,7 @@ def all_files(options: PageOptions) -> list[Path]:
 def page_data(options: PageOptions) -> dict[str, Any]:
     files = files_of(options)
     found = read_records(*files, say=lambda text: ERR.print(escape(text)))
-    studies = [find_study(str(path)) for path in options.studies]
+    studies = [find_study(str(name)) for name in (*study_names(), *options.studies)]
     data = assemble(found, sample_pictures(options.samples), studies)
     return {**data, "sources": ", ".join(map(str, files)) or "no file"}
 
