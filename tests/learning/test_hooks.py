@@ -6,8 +6,8 @@ import pytest
 from helpers import Run, blobs
 
 import engram as eg
-from engram.learning.combine import combine
 from engram.core.registry import METHODS
+from engram.learning.combine import combine
 
 
 def method_with(name: str, function=lambda self, learner, task: None):

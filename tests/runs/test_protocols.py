@@ -4,13 +4,15 @@ from dataclasses import replace
 
 import pytest
 import torch
-from engram.studies.hsu2018.cells import cells, preset_name, preset_names
-from engram.studies.hsu2018.presets import kept_bytes, label, preset, spec_of
 from helpers import blobs
 
 import engram as eg
 from engram.core.streams import stream
-from engram.runs.spec import from_json
+from engram.runs.defaults import default_setting
+from engram.runs.memory import kept_on_mnist
+from engram.runs.spec import default_spec, from_json, spec_of_setting
+from engram.studies.catalog import built_in_study, results_of, tables_with
+from engram.studies.table import make_cells
 
 COPIED = ("lwf", "dgr", "rtf")
 KINDS = ("task", "domain", "class")
@@ -18,9 +20,9 @@ KINDS = ("task", "domain", "class")
 
 @pytest.fixture(autouse=True)
 def _small_mnist(monkeypatch):
-    """A made-up set in MNIST's place: presets are about values, not pixels."""
+    """A made-up set in MNIST's place: defaults are about values, not pixels."""
     small = blobs(10, train=3, test=2, name="mnist")
-    monkeypatch.setattr("engram.scenarios.names.images", lambda name: small)
+    monkeypatch.setattr("engram.scenarios.create.images", lambda name: small)
     monkeypatch.setattr("engram.runs.spec.images", lambda name: small)
 
 
@@ -31,7 +33,7 @@ def _small_mnist(monkeypatch):
 )
 def test_their_own(method, kind, maker, hidden, steps, lr, pad):
     """28 × 28 (split) or 32 × 32 pixels in [0, 1]; 2000 or 5000 full batches of 128 by Adam, never reset."""
-    spec = preset(f"{maker}-mnist/{kind}", method)
+    spec = default_spec(f"{maker}-mnist/{kind}", method)
     s, t = spec.scenario, spec.training
     assert (s.kind, s.pad, s.normalize, s.held_out) == (kind, pad, None, 0)
     assert (t.steps, t.batch, t.drop_last, t.optimizer, t.lr) == (steps, 128, True, "adam", lr)
@@ -46,7 +48,7 @@ def test_their_own(method, kind, maker, hidden, steps, lr, pad):
 @pytest.mark.parametrize("method", COPIED)
 @pytest.mark.parametrize("scenario", [f"{maker}-mnist/{kind}" for maker in ("split", "permuted") for kind in KINDS])
 def test_that_of_all_others_is_adam_s(method, scenario):
-    ours, adam = preset(scenario, method, protocol="common").to_json(), preset(scenario, "adam").to_json()
+    ours, adam = default_spec(scenario, method, protocol="common").to_json(), default_spec(scenario, "adam").to_json()
     assert {k: v for k, v in ours.items() if k != "method"} == {k: v for k, v in adam.items() if k != "method"}
 
 
@@ -54,7 +56,7 @@ def test_that_of_all_others_is_adam_s(method, scenario):
 def test_the_methods_are_those_of_september_2018_in_both(protocol):
     """Distillation averaged over classes, T = 2, weights 1/t: the protocol is never a field of a method."""
     for scenario in ("split-mnist/class", "permuted-mnist/task"):
-        found = [preset(scenario, method, protocol=protocol).method for method in COPIED]
+        found = [default_spec(scenario, method, protocol=protocol).method for method in COPIED]
         assert found == [eg.LwF(), eg.DGR(), eg.RtF()]
     lwf, _, rtf = found
     assert (lwf.temperature, lwf.reduction, lwf.weighting) == (2.0, "mean", "share")
@@ -64,57 +66,61 @@ def test_the_methods_are_those_of_september_2018_in_both(protocol):
 @pytest.mark.parametrize("method", ["adam", "si", "gem", "rehearsal", "offline", "rehearsal+si"])
 @pytest.mark.parametrize("scenario", ["split-mnist/class", "permuted-mnist/domain"])
 def test_other_methods_have_one(method, scenario):
-    own, common = (preset(scenario, method, protocol=protocol) for protocol in ("own", "common"))
+    own, common = (default_spec(scenario, method, protocol=protocol) for protocol in ("own", "common"))
     assert own.key == common.key
     assert own.to_json() == common.to_json()
 
 
 def test_a_copied_row_in_company_brings_its_protocol_along():
-    assert preset("split-mnist/class", "lwf+si").training.steps == 2000
-    assert preset("split-mnist/class", "rehearsal+lwf", protocol="common").training == eg.Training()
+    assert default_spec("split-mnist/class", "lwf+si").training.steps == 2000
+    assert default_spec("split-mnist/class", "rehearsal+lwf", protocol="common").training == eg.Training()
 
 
-# names ----------------------------------------------------------------------------------------------------------------
+# settings -------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("method", COPIED)
 @pytest.mark.parametrize("scenario", ["split-mnist/class", "split-mnist/task", "permuted-mnist/domain"])
-def test_a_label_leads_to_the_spec_and_back(method, scenario):
-    for protocol, text in (("own", f"{scenario} {method}"), ("common", f"{scenario} {method} common")):
-        spec = preset(scenario, method, seed=3, protocol=protocol)
-        assert label(spec) == text
-        assert text in preset_names()
-        assert spec_of(text, seed=3).key == spec.key
-        assert label(from_json(spec.to_json())) == text
-
-
-def test_labels_of_other_methods_do_not_name_a_protocol():
-    assert preset_name("table2", "si", "class", "common") == "split-mnist/class si"
-    assert preset_name("table3", "rtf", "task", "common") == "permuted-mnist/task rtf common"
-    assert preset_name("table3", "rtf", "task") == "permuted-mnist/task rtf"
-
-
-@pytest.mark.parametrize(
-    "change",
-    [{"reduction": "sum"}, {"weighting": "count"}, {"temperature": 1.0}],
-)
-def test_today_s_forms_are_no_published_setting(change):
+def test_a_setting_leads_to_the_spec_and_back(method, scenario):
+    found = []
     for protocol in ("own", "common"):
-        spec = preset("split-mnist/class", "lwf", protocol=protocol)
-        assert label(replace(spec, method=eg.LwF(**change))) is None
+        spec = default_spec(scenario, method, seed=3, protocol=protocol)
+        setting = default_setting(scenario, method, protocol)
+        assert spec.setting == setting
+        assert spec_of_setting(setting, 3).key == spec.key
+        assert from_json(spec.to_json()).setting == setting
+        found.append(setting)
+    assert found[0] != found[1]
 
 
-def test_a_mixture_of_both_is_no_published_setting():
-    own, common = (preset("split-mnist/class", "rtf", protocol=protocol) for protocol in ("own", "common"))
-    assert label(replace(own, training=common.training)) is None
-    assert label(replace(own, scenario=common.scenario)) is None
+def test_only_copied_rows_have_a_protocol_of_their_own():
+    for table in ("table2", "table3"):
+        study = built_in_study(table)
+        for row in study.rows:
+            same = study.setting(row, "class") == study.setting(row, "class", "common")
+            assert same == (row not in COPIED)
 
 
-def test_a_table_in_the_common_protocol_says_so_where_it_differs_from_print():
-    found = {(c.row, c.column): c.note for c in cells("table2", [], protocol="common")}
+@pytest.mark.parametrize("change", [{"reduction": "sum"}, {"weighting": "count"}, {"temperature": 1.0}])
+def test_today_s_forms_fill_no_cell(change):
+    for protocol in ("own", "common"):
+        spec = default_spec("split-mnist/class", "lwf", protocol=protocol)
+        assert not tables_with(replace(spec, method=eg.LwF(**change)).setting)
+
+
+def test_a_mixture_of_both_fills_no_cell():
+    own, common = (default_spec("split-mnist/class", "rtf", protocol=protocol) for protocol in ("own", "common"))
+    assert tables_with(own.setting) == ["hsu2018/table2 rtf class"]
+    assert not tables_with(replace(own, training=common.training).setting)
+    assert not tables_with(replace(own, scenario=common.scenario).setting)
+
+
+def test_a_table_in_the_common_protocol_says_so_if_the_published_row_has_another():
+    results = results_of(built_in_study("table2"))
+    found = {(c.row, c.column): c.note for c in make_cells(results, protocol="common")}
     for row in ("adam", "gem", "rtf", "lwf", "dgr"):
         assert ("common protocol" in found[row, "class"]) == (row in COPIED)
-    assert not any("common protocol" in c.note for c in cells("table2", []))
+    assert not any("common protocol" in c.note for c in make_cells(results))
 
 
 # what the values do ---------------------------------------------------------------------------------------------------
@@ -123,7 +129,7 @@ def test_a_table_in_the_common_protocol_says_so_where_it_differs_from_print():
 def test_the_class_order_is_the_seed_s_own_and_pairs_follow_it():
     orders = []
     for seed in (0, 1):
-        tasks = preset("split-mnist/domain", "lwf", seed=seed).scenario.deal(seed)
+        tasks = default_spec("split-mnist/domain", "lwf", seed=seed).scenario.tasks(seed)
         wanted = torch.randperm(10, generator=stream(seed, "order")).tolist()
         orders.append([int(name) for task in tasks for name in task.classes])
         assert orders[-1] == wanted
@@ -133,16 +139,16 @@ def test_the_class_order_is_the_seed_s_own_and_pairs_follow_it():
 
 
 def test_all_permutations_are_drawn_the_first_too():
-    tasks = preset("permuted-mnist/class", "dgr").scenario.deal(0)
+    tasks = default_spec("permuted-mnist/class", "dgr").scenario.tasks(0)
     orders = [next(task.train.leaves()).permutation for task in tasks]
     identity = torch.arange(len(orders[0]))
     assert not any(torch.equal(order, identity) for order in orders)
     assert len({tuple(order.tolist()) for order in orders}) == 10
 
 
-def test_pixels_are_shades_in_their_own_and_normalised_in_the_common_protocol():
+def test_pixels_are_intensities_in_their_own_and_normalised_in_the_common_protocol():
     for protocol, least in (("own", 0.0), ("common", -0.1 / 0.2752)):
-        (first, *_) = preset("split-mnist/class", "rtf", protocol=protocol).scenario.deal(0)
+        (first, *_) = default_spec("split-mnist/class", "rtf", protocol=protocol).scenario.tasks(0)
         leaf = next(first.train.leaves())
         assert leaf.scaling.plain == (protocol == "own")
         x = first.train.batch(torch.arange(6)).x
@@ -159,5 +165,5 @@ def test_pixels_are_shades_in_their_own_and_normalised_in_the_common_protocol():
 )
 def test_what_they_keep(method, split, permuted):
     """A VAE beside the network; for RtF its latent maps and decoder: 80,200 + 515,184, and 200,200 + 2,127,024."""
-    assert kept_bytes("split-mnist/class", method) == split
-    assert kept_bytes("permuted-mnist/class", method) == permuted
+    assert kept_on_mnist("split-mnist/class", method) == split
+    assert kept_on_mnist("permuted-mnist/class", method) == permuted

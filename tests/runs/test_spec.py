@@ -9,11 +9,13 @@ import pytest
 from helpers import blobs
 
 import engram as eg
+from engram.core.code import hash_code, loaded_files
+from engram.core.registry import METHODS, load_file
 from engram.learning.combine import combine
-from engram.methods import load_file, loaded_files, methods
 from engram.runs import spec as spec_module
-from engram.runs.records import Record, setting_of
-from engram.runs.spec import Spec, SpecError, changed, from_json
+from engram.runs.records import Record
+from engram.runs.setting import setting_of_record
+from engram.runs.spec import Spec, SpecError, changed_values, from_json
 from engram.scenarios.permute import Permute
 from engram.scenarios.split import Split
 
@@ -157,8 +159,8 @@ def test_a_new_field_with_a_neutral_default_leaves_keys_alone(images):
         ({"evaluation": eg.Evaluation(mask=False)}, {"evaluation": LongerEvaluation(mask=False)}),
     ):
         assert spec_of(images, **old).key == spec_of(images, **new).key
-    assert changed(Weighted(coef=3.0)) == changed(LongerWeighted(coef=3.0)) == {"coef": 3.0}
-    assert changed(LongerWeighted(decay=0.5)) == {"decay": 0.5}
+    assert changed_values(Weighted(coef=3.0)) == changed_values(LongerWeighted(coef=3.0)) == {"coef": 3.0}
+    assert changed_values(LongerWeighted(decay=0.5)) == {"decay": 0.5}
     assert spec_of(images, training=LongerTraining(clip=1.0)).key != spec_of(images).key
 
 
@@ -202,18 +204,16 @@ def test_a_class_without_a_text_has_its_code_in_its_key(images):
 def test_runs_of_two_versions_of_a_method_are_two_settings(images, tmp_path, monkeypatch):
     """Else a report or a diff would take the old version's numbers for the new one's."""
     file, specs = tmp_path / "mine.py", []
-    monkeypatch.setattr("engram.methods._FILES", {})
-    known = dict(methods())
-    monkeypatch.setattr("engram.methods.methods", lambda: known)
+    monkeypatch.setattr("engram.core.code._LOADED", {})
+    monkeypatch.setattr(METHODS, "added", {})
     for factor in (1, 2):
-        known.pop("mine", None)
         file.write_text(MINE.format(factor))
         load_file(file)
-        specs.append(Spec(eg.split(images), known["mine"]()))
+        specs.append(Spec(eg.split(images), METHODS["mine"]()))
         again = from_json(specs[-1].to_json(), {images.fingerprint: images})
         assert again.key == specs[-1].key
     a, b = (Record(spec.key, "", "mine", 0, spec.to_json(), "done") for spec in specs)
-    assert setting_of(a) != setting_of(b)
+    assert setting_of_record(a) != setting_of_record(b)
     assert "own code" not in spec_of(images).to_json()["method"][0]
 
 
@@ -223,17 +223,14 @@ MINE = "import engram as eg\n\nFACTOR = {}\n\n\nclass Mine(eg.Method):\n    ...\
 def test_all_of_a_method_file_is_in_its_key(images, tmp_path, monkeypatch):
     """A constant or a function beside the class changes results as much as the class does."""
     file, keys = tmp_path / "mine.py", []
-    monkeypatch.setattr("engram.methods._FILES", {})
+    monkeypatch.setattr("engram.core.code._LOADED", {})
+    monkeypatch.setattr(METHODS, "added", {})
     for factor in (1, 1000, 1):
-        known = dict(methods())
-        monkeypatch.setattr("engram.methods.methods", lambda known=known: known)
         file.write_text(MINE.format(factor))
         load_file(file)
         file.write_text("what comes after loading does not matter")
-        keys.append(Spec(eg.split(images), known["mine"]()).key)
-        assert loaded_files() == ((str(file), MINE.format(factor)),)
-        monkeypatch.undo()
-        monkeypatch.setattr("engram.methods._FILES", {})
+        keys.append(Spec(eg.split(images), METHODS["mine"]()).key)
+        assert [(one.path, one.text) for one in loaded_files()] == [(str(file), MINE.format(factor))]
     assert keys[0] == keys[2] != keys[1]
 
 
@@ -250,13 +247,6 @@ def test_all_of_an_imported_module_is_in_the_key_of_its_method(images, tmp_path,
     assert keys[0] == keys[2] != keys[1]
 
 
-def test_of_a_script_and_of_a_module_without_a_file_the_class_is_in_the_key(monkeypatch):
-    monkeypatch.setattr(spec_module.inspect, "getsource", lambda what: f"source of {what.__name__}")
-    assert spec_module.module_text("__main__") == ""
-    assert spec_module.module_text("no_such_module") == ""
-    assert spec_module.module_text(__name__) == f"source of {__name__}"
-
-
 def test_what_a_method_of_one_s_own_inherits_is_in_its_key(monkeypatch):
     class Base(eg.Method):
         __module__ = "__main__"
@@ -268,14 +258,14 @@ def test_what_a_method_of_one_s_own_inherits_is_in_its_key(monkeypatch):
         __module__ = "__main__"
 
     def hashed(**texts):
-        spec_module.source_hash.cache_clear()
-        monkeypatch.setattr(spec_module.inspect, "getsource", lambda cls: texts.get(cls.__name__, "same"))
-        return spec_module.source_hash(Derived)
+        hash_code.cache_clear()
+        monkeypatch.setattr("engram.core.code.inspect.getsource", lambda cls: texts.get(cls.__name__, "same"))
+        return hash_code(Derived)
 
     assert hashed() == hashed()
     assert len({hashed(), hashed(Derived="other"), hashed(Base="other"), hashed(Mixin="other", Base="more")}) == 4
-    assert spec_module.source_hash(eg.SI) == ""  # ours have a protocol number instead
-    spec_module.source_hash.cache_clear()
+    assert hash_code(eg.SI) == ""  # ours have a protocol number instead
+    hash_code.cache_clear()
 
 
 @pytest.mark.mnist
