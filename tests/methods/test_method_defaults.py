@@ -1,4 +1,4 @@
-"""Defaults of the methods on the scenarios of the first paper, typed from the authors' scripts: coefficients, memory, GEM."""
+"""Defaults of methods on the first paper's scenarios, typed from the authors' scripts: coefficients, memory, GEM."""
 
 import pytest
 from helpers import blobs

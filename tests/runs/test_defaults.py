@@ -150,14 +150,9 @@ def test_a_method_of_one_s_own_called_adam_is_not_the_paper_s():
 @pytest.mark.parametrize("scenario", ["split-mnist/task", "permuted-mnist/domain"])
 def test_every_value_of_a_published_setting_has_a_source(scenario, method):
     """But what says how long to train (epochs or steps) and what is looked at, which are ours."""
-<<<<<<< HEAD
-    flags = all_flags(preset(scenario, method), scenario, method)
-    ours = {flag.label for flag in flags if flag.source == DEFAULT}
-=======
     setting = default_setting(scenario, method)
     flags = all_flags(spec_of_setting(setting), setting)
     ours = {flag.label for flag in flags if flag.source == CLASS_DEFAULT}
->>>>>>> tests1
     assert ours <= {"held_out", "steps", "forward_transfer", "evaluate_every", "give_task_identity"}
     own = {flag.label: flag.source for flag in flags}
     copied = method in ("lwf", "dgr", "rtf")
