@@ -19,7 +19,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constr
 	$(PIP) --no-build-isolation --editable '.[dev,ray,track,docs]'
 	touch $@
 
-demo: install  ## one seed of the rows of Table 2, beside print; about 6 minutes
+demo: install  ## one seed of the rows of Table 2 against the published numbers; about 6 minutes
 	$(BIN)/engram reproduce table2 --seeds 1 --skip gem dgr rtf --results runs/demo
 
 test: .venv/developed lint  ## what CI runs
@@ -37,8 +37,8 @@ docs: .venv/developed  ## the documentation into site/, which opens from disk; a
 readme: .venv/developed  ## the README's table from the records
 	$(BIN)/python docs/hooks.py
 
-tables: install  ## the published tables beside ours, their twins, and the paper's claims, from the committed records
-	for table in 2 3 4 5 6; do $(BIN)/engram compare table$$table --twins; done
+tables: install  ## the published tables against ours, their variants, and the paper's claims, from the committed records
+	for table in 2 3 4 5 6; do $(BIN)/engram compare table$$table --variants; done
 	$(BIN)/engram compare claims
 
 check-all: .venv/developed  ## the whole contract of every method, network and scenario, also on Ray; about 15 minutes

@@ -19,27 +19,34 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from engram.cli.look import ls_methods  # noqa: E402
+from engram.cli.ls import list_methods  # noqa: E402
 from engram.cli.options import field_docs  # noqa: E402
-from engram.cli.search import point  # noqa: E402
-from engram.methods import methods  # noqa: E402
-from engram.report.footer import agreement  # noqa: E402
-from engram.report.layout import MARKS, TITLES, duration, number, ours  # noqa: E402
-from engram.runs import records  # noqa: E402
-from engram.runs.records import Record  # noqa: E402
+from engram.cli.search import point_text  # noqa: E402
+from engram.core.messages import duration  # noqa: E402
+from engram.core.registry import METHODS  # noqa: E402
+from engram.report.footer import VERDICT_MARKS, agreement  # noqa: E402
+from engram.report.layout import mean_text, our_text  # noqa: E402
+from engram.runs.defaults import Protocol  # noqa: E402
+from engram.runs.records import Record, read_records  # noqa: E402
+from engram.runs.setting import Setting, SettingRuns, group_by_setting, setting_of_record  # noqa: E402
 from engram.search.ledger import tuned  # noqa: E402
-from engram.studies.hsu2018.cells import (  # noqa: E402
-    COPIED,
-    QUEUE_TABLES,
-    TABLES,
-    Cell,
-    Protocol,
-    cells,
-    published,
-    runs_by_label,
-    taken,
+from engram.studies.catalog import built_in_study, results_of, tables_with  # noqa: E402
+from engram.studies.hsu2018.queue import (  # noqa: E402
+    OPTIMISERS,
+    QueueResults,
+    mean_curve,
+    queue_setting,
+    stand_ins,
+    tried_settings,
 )
-from engram.studies.hsu2018.long_queue import NETS, OPTIMISERS, SCENARIOS, Runs, curve, remarks, runs_of, settings  # noqa: E402
+from engram.studies.study import Study, method_title  # noqa: E402
+from engram.studies.table import Cell, make_cells  # noqa: E402
+
+RESULTS = ROOT / "results"
+PAPER = RESULTS / "hsu2018"
+TABLES = ("table2", "table3", "table4", "table5", "table6")
+COPIED = ("lwf", "dgr", "rtf")
+"""Rows that the paper copied from another one, with that one's protocol."""
 
 
 def on_page_markdown(markdown: str, **_: Any) -> str:
@@ -59,12 +66,33 @@ def filled(markdown: str) -> str:
 
 @cache
 def read() -> tuple[Record, ...]:
-    return tuple(r for file in sorted((ROOT / "results").glob("*.jsonl")) for r in records.read(file))
+    """The records of the paper's tables."""
+    return tuple(read_records(PAPER))
+
+
+@cache
+def groups() -> dict[Setting, SettingRuns]:
+    return group_by_setting(read())
+
+
+@cache
+def cells(name: str, protocol: Protocol = "own") -> dict[tuple[str, str], Cell]:
+    """The cells of a table by row and column."""
+    made = make_cells(results_of(built_in_study(name), read()), protocol=protocol)
+    return {(cell.row, cell.column): cell for cell in made}
+
+
+def mark(cell: Cell) -> str:
+    return VERDICT_MARKS[cell.verdict or "missing"]
+
+
+def published_text(cell: Cell) -> str:
+    return "–" if cell.paper is None else mean_text(cell.paper, cell.paper_std)
 
 
 @cache
 def listed() -> dict[str, dict[str, Any]]:
-    return {row["method"]: row for row in ls_methods()}
+    return {row["method"]: row for row in list_methods()}
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
@@ -73,8 +101,9 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 def all_methods() -> str:
     """Every method with what it needs, keeps and reaches."""
-    order = [*TITLES, *(name for name in listed() if name not in TITLES)]
-    found = {cell.row: cell for cell in cells("table2", read(), columns=["class"])}
+    rows = built_in_study("table2").rows
+    order = [*rows, *(name for name in listed() if name not in rows)]
+    found = {row: cell for (row, column), cell in cells("table2").items() if column == "class"}
     return table(
         ["method", "what", "needs", "keeps", "Split MNIST, class"],
         (
@@ -83,7 +112,7 @@ def all_methods() -> str:
                 listed()[name]["what"].rstrip("."),
                 ", ".join(listed()[name]["needs"]) or "nothing",
                 size(listed()[name]["kept_split"]),
-                ours(found[name]) if name in found else "–",
+                our_text(found[name]) if name in found else "–",
             ]
             for name in order
             if name in listed()
@@ -93,7 +122,7 @@ def all_methods() -> str:
 
 def glance(method: str) -> str:
     """What the class of a method declares."""
-    cls, row = methods()[method], listed()[method]
+    cls, row = METHODS[method], listed()[method]
     docs = field_docs(cls)
     facts = (
         f"**Needs:** {', '.join(row['needs']) or 'nothing'}. "
@@ -115,42 +144,41 @@ def glance(method: str) -> str:
 
 def measured(method: str) -> str:
     """The cells of a method in all tables, with what its runs cost."""
-    runs = runs_by_label(read())
     rows, tables = [], []
-    for name, (_, columns) in TABLES.items():
-        if method not in published()[name]:
+    for name in TABLES:
+        study = built_in_study(name)
+        if method not in study.rows:
             continue
         tables.append(name)
-        for cell in cells(name, read(), [method]):
-            scenario = columns[cell.column]
-            if name == "table4" and cell.column.endswith("/unknown"):
+        for column in study.columns:
+            if name == "table4" and column.endswith("/unknown"):
                 continue  # the same cell as in tables 2 and 3
-            made = [r for r in taken(runs, f"{scenario} {method}").values() if r.status == "done"]
-            verdict = f"{MARKS[cell.verdict]} {cell.verdict}"
-            rows.append(
-                [f"`{scenario}`", ours(cell), str(cell.n), number(cell.paper, cell.paper_std), verdict, *cost(made)]
-            )
+            cell = cells(name)[method, column]
+            made = [r for r in cell.runs.records if r.status == "done"]
+            verdict = f"{mark(cell)} {cell.verdict}"
+            scenario = study.columns[column].scenario
+            rows.append([f"`{scenario}`", our_text(cell), str(cell.n), published_text(cell), verdict, *cost(made)])
     if not rows:
         return f"No published table has this row. `engram run split-mnist/class {method}` measures it.\n"
     commands = ", ".join(f"`engram reproduce {name} --rows {method}`" for name in tables)
     return (
-        table(["scenario", "ours", "runs", "print", "verdict", "steps", "seconds a run"], rows)
-        + f"\nAverage accuracy in percent, ± the population deviation. Made by {commands}; seconds are the median on "
-        f"{machines()}.\n"
+        table(["scenario", "ours", "runs", "published", "verdict", "steps", "seconds per run"], rows)
+        + f"\nAverage accuracy in percent, ± the population standard deviation. Made by {commands}; seconds are the "
+        f"median on {machines()}.\n"
     )
 
 
 def ledger(folder: str) -> str:
     """What a search found and what it spent, a row for each method."""
-    lines = tuned(records.read(ROOT / "results/search" / folder / "records.jsonl"))
+    lines = tuned(read_records(RESULTS / "search" / folder))
     return table(
         ["method", "best", "median", "worst", "best values", "reported runs", "trials", "steps of the trials", "looks"],
         (
             [
                 f"`{line.method}`",
                 *(f"{value:.2f}" if value is not None else "–" for value in (line.best, line.median, line.worst)),
-                point(line.point),
-                number(line.final, line.final_std),
+                point_text(line.point),
+                "–" if line.final is None else mean_text(line.final, line.final_std),
                 str(line.trials.runs),
                 f"{line.trials.steps:,}",
                 str(line.trials.looks),
@@ -172,138 +200,154 @@ def machines() -> str:
 
 
 def whole_table(name: str) -> str:
-    """A published table, ours above print."""
-    found = {(cell.row, cell.column): cell for cell in cells(name, read())}
-    columns = list(TABLES[name][1])
+    """A published table, ours above the published numbers."""
+    study = built_in_study(name)
     rows = [
-        [TITLES.get(row, row), *(f"{ours(c)}<br>({number(c.paper, c.paper_std)}) {MARKS[c.verdict]}" for c in of_row)]
-        for row in published()[name]
-        for of_row in [[found[row, column] for column in columns]]
+        [
+            study.row_title(row) if row in METHODS else row,
+            *(f"{our_text(c)}<br>({published_text(c)}) {mark(c)}" for c in cells_of_row(name, row)),
+        ]
+        for row in study.rows
     ]
-    said = remarks(runs_of(name, read(), columns, "own")) if name in QUEUE_TABLES else []
-    below = f"\n{'; '.join(said)}. {agreement(list(found.values()))}\n" if said else ""
-    return table(["after task" if name in QUEUE_TABLES else "method", *columns], rows) + below
+    below = ""
+    if study.python:
+        behind = [record for cell in cells(name).values() for record in cell.runs.records]
+        below = f"\n{'; '.join(stand_ins(behind))}. {agreement(list(cells(name).values()))}\n"
+    return table(["after task" if study.python else "method", *study.columns], rows) + below
+
+
+def cells_of_row(name: str, row: str, protocol: Protocol = "own") -> list[Cell]:
+    return [cell for cell in cells(name, protocol).values() if cell.row == row]
+
+
+def cells_of_column(name: str, column: str, protocol: Protocol = "own") -> list[Cell]:
+    return [cell for cell in cells(name, protocol).values() if cell.column == column]
 
 
 def disagreeing() -> str:
     """Of each table how many cells have runs and agree, and which of Tables 2 to 4 do not."""
     lines = []
     for name in TABLES:
-        found = cells(name, read())
+        found = list(cells(name).values())
         made = [cell for cell in found if cell.n]
         others = [cell for cell in made if cell.verdict != "agrees"]
         line = f"- Table {name[-1]}: {len(made)} of {len(found)} cells have runs, {len(made) - len(others)} agree."
-        if name not in QUEUE_TABLES and others:
-            line += " Not: " + ", ".join(f"{TITLES[c.row]} in {c.column} ({beside_print(c)})" for c in others) + "."
+        if not built_in_study(name).python and others:
+            said = ", ".join(f"{method_title(c.row)} in {c.column} ({against_published(c)})" for c in others)
+            line += f" Not: {said}."
         lines.append(line)
     return "\n".join(lines) + "\n"
 
 
 def common() -> str:
-    """The copied rows of Table 2 in the protocol of the others, beside their own."""
-    columns = list(TABLES["table2"][1])
-    protocols: tuple[Protocol, Protocol] = ("own", "common")
-    own, in_common = (
-        {(cell.row, cell.column): cell for cell in cells("table2", read(), COPIED, protocol=protocol)}
-        for protocol in protocols
-    )
+    """The copied rows of Table 2 in the protocol of the others, and in their own."""
     rows = [
-        [TITLES[row], *(f"{ours(in_common[row, column])}<br>(own: {ours(own[row, column])})" for column in columns)]
-        for row in published()["table2"]
-        if row in COPIED
+        [
+            method_title(row),
+            *(
+                f"{our_text(shared)}<br>(own: {our_text(own)})"
+                for shared, own in zip(cells_of_row("table2", row, "common"), cells_of_row("table2", row), strict=True)
+            ),
+        ]
+        for row in COPIED
     ]
-    return table(["method", *columns], rows)
+    return table(["method", *built_in_study("table2").columns], rows)
+
+
+def published_column(study: Study, column: str) -> list[str]:
+    return [f"{row.published[column][0]:.2f}" for row in study.rows.values()]
 
 
 def optimisers(name: str) -> str:
     """The penalties' columns of Table 5 or 6 with a new optimiser for each task, and with one for all."""
-    printed = published()[name]
-    columns = [column for column in TABLES[name][1] if "/" in column]
+    study = built_in_study(name)
+    columns = [column for column in study.columns if "/" in column]
     words: dict[Protocol, str] = {"own": OPTIMISERS[True], "common": OPTIMISERS[False]}
     rows = []
     for column in columns:
         method, _, which = column.partition("/")
         for protocol, said in words.items():
-            found = cells(name, read(), columns=[column], protocol=protocol)
-            rows.append([f"{TITLES[method]}, {which}: {said}", *map(ours, found)])
-        rows.append([f"{TITLES[method]}, {which}: print", *(f"{printed[n][column]:.2f}" for n in printed)])
-    return table(["", *(f"after {n}" for n in printed)], rows) + "\n" + nearness(name, columns)
+            found = cells_of_column(name, column, protocol)
+            rows.append([f"{method_title(method)}, {which}: {said}", *map(our_text, found)])
+        rows.append([f"{method_title(method)}, {which}: published", *published_column(study, column)])
+    return table(["", *(f"after {n}" for n in study.rows)], rows) + "\n" + nearness(name, columns)
 
 
 def nearness(name: str, columns: Sequence[str]) -> str:
-    """How many cells lie within the band of print in each protocol."""
+    """How many cells lie within the band around the published numbers in each protocol."""
     protocols: tuple[Protocol, Protocol] = ("own", "common")
-    found = [[c for c in cells(name, read(), columns=columns, protocol=p) if c.n] for p in protocols]
+    found = [[c for column in columns for c in cells_of_column(name, column, p) if c.n] for p in protocols]
     new, one = (f"{sum(cell.verdict == 'agrees' for cell in made)} of {len(made)}" for made in found)
-    return f"Within 5 points of print: {new} cells with {OPTIMISERS[True]}, {one} with {OPTIMISERS[False]}.\n"
+    return (
+        f"Within 5 points of the published numbers: {new} cells with {OPTIMISERS[True]}, {one} with "
+        f"{OPTIMISERS[False]}.\n"
+    )
 
 
-def weights(name: str, method: str) -> str:
-    """Every weight of a penalty along the queue, above print's best and worst in Table 5 or 6."""
-    printed, runs = published()[name], Runs(read())
-    tried = settings(NETS[name], [method])
+@cache
+def queue_results(name: str) -> QueueResults:
+    found = results_of(built_in_study(name), read())
+    assert isinstance(found, QueueResults)
+    return found
+
+
+def coefficients(name: str, method: str) -> str:
+    """Every coefficient of a penalty along the queue, above the published best and worst in Table 5 or 6."""
+    study, results = built_in_study(name), queue_results(name)
     rows = []
-    for setting in tried:
-        made = runs.done(setting, runs.scenario(tried))
-        values = [f"{curve(made)[int(n) - 1]:.2f}" if made else "–" for n in printed]
-        rows.append([f"weight {setting.weight:g}", *values])
+    for setting in tried_settings(results.scenario_with_runs(method), method, results.net):
+        made = results.finished(setting)
+        values = [f"{mean_curve(made)[int(n) - 1]:.2f}" if made else "–" for n in study.rows]
+        rows.append([f"coefficient {setting.value('method.coef'):g}", *values])
     for which in ("best", "worst"):
-        rows.append([f"print, {which}", *(f"{printed[n][f'{method}/{which}']:.2f}" for n in printed)])
-    return table([TITLES[method], *(f"after {n}" for n in printed)], rows)
+        rows.append([f"published, {which}", *published_column(study, f"{method}/{which}")])
+    return table([method_title(method), *(f"after {n}" for n in study.rows)], rows)
 
 
 def along(name: str, column: str, *changed: str) -> str:
     """Runs of settings (`coef=0.01,xi=0.001`) above a column of Table 5 or 6, the mean over the seeds that all have."""
     method, _, which = column.partition("/")
-    printed = published()[name]
+    study = built_in_study(name)
     said = {f"reset_optimizer={value}": words for value, words in OPTIMISERS.items()}
-    found = [runs_with(NETS[name], method, dict(part.split("=") for part in setting.split(","))) for setting in changed]
+    found = [runs_with(name, method, dict(part.split("=") for part in setting.split(","))) for setting in changed]
     seeds = sorted(set.intersection(*map(set, found)))
     rows = []
     for setting, runs in zip(changed, found, strict=True):
-        values = curve([runs[seed] for seed in seeds])
+        values = mean_curve([runs[seed] for seed in seeds])
         words = ", ".join(said.get(part, part.replace("=", " ")) for part in setting.split(","))
-        rows.append([words, *(f"{values[int(n) - 1]:.2f}" for n in printed)])
-    rows.append([f"print, {which}" if which else "print", *(f"{printed[n][column]:.2f}" for n in printed)])
-    title = f"{TITLES[method]}, seed{'s' if len(seeds) > 1 else ''} {', '.join(map(str, seeds))}"
-    return table([title, *(f"after {n}" for n in printed)], rows)
+        rows.append([words, *(f"{values[int(n) - 1]:.2f}" for n in study.rows)])
+    rows.append([f"published, {which}" if which else "published", *published_column(study, column)])
+    title = f"{method_title(method)}, seed{'s' if len(seeds) > 1 else ''} {', '.join(map(str, seeds))}"
+    return table([title, *(f"after {n}" for n in study.rows)], rows)
 
 
-def runs_with(net: str, method: str, changed: dict[str, str]) -> dict[int, Record]:
+def runs_with(name: str, method: str, changed: dict[str, str]) -> dict[int, Record]:
     """Runs on the long queue, by seed, with fields of the method or the training changed, all others as usual."""
-    fields = vars(methods()[method]()) | {"reset_optimizer": False}
-    for name, text in changed.items():
-        like = fields[name]
-        fields[name] = text == "True" if isinstance(like, bool) else type(like)(text)
-    found = {
-        record.seed: record
-        for record in read()
-        if from_queue(record, net, method)
-        and fields.items() <= (record.spec["training"] | record.spec["method"][0]).items()
+    results = queue_results(name)
+    scenario = results.scenario_with_runs(method)
+    reset = changed.pop("reset_optimizer", "False") == "True"
+    base = queue_setting(scenario, method, None, results.net, reset=reset)
+    fields = METHODS.facts(method).defaults
+    values = {
+        f"method.{field}": type(fields[field])(text) if isinstance(fields[field], float | int) else text
+        for field, text in changed.items()
     }
-    if not found:
+    found = groups().get(base.with_values(values))
+    if found is None:
         raise ValueError(f"no record of {method} on the long queue with {changed}")
-    return found
-
-
-def from_queue(record: Record, net: str, method: str) -> bool:
-    """Whether it is one of the long queue with random heads."""
-    made = record.spec["net"]
-    return (record.scenario, record.method, made["name"], made.get("heads")) in [
-        (scenario, method, net, "random") for scenario in SCENARIOS.values()
-    ]
+    return dict(found.done)
 
 
 def sampled(maker: str) -> str:
-    """GEM with a sample of its memory and with all of it: what results/gem-sampled.jsonl has, over common seeds."""
+    """GEM with a sample of its memory and with all of it: what gem-sampled.jsonl has, over common seeds."""
 
     def but_the_sample(record: Record) -> str:
         method = {**record.spec["method"][0], "memory_batch": 0}
         return json.dumps({**record.spec, "seed": 0, "method": [method]}, sort_keys=True)
 
-    tried = [r for r in records.read(ROOT / "results" / "gem-sampled.jsonl") if r.scenario.startswith(f"{maker}-")]
+    tried = [r for r in read_records(PAPER / "gem-sampled.jsonl") if r.scenario.startswith(f"{maker}-")]
     kinds = {but_the_sample(record): record.scenario for record in tried}
-    made: dict[str, dict[int, dict[int, float]]] = {}  # scenario → images a step → seed → accuracy
+    made: dict[str, dict[int, dict[int, float]]] = {}  # scenario → images per step → seed → accuracy
     for record in read():
         if record.method == "gem" and record.average_accuracy is not None and but_the_sample(record) in kinds:
             runs = made.setdefault(record.scenario, {}).setdefault(record.spec["method"][0]["memory_batch"], {})
@@ -311,7 +355,7 @@ def sampled(maker: str) -> str:
     sizes = sorted({size for of in made.values() for size in of}, key=lambda size: size or math.inf)
     rows = []
     for size in sizes:
-        row = [f"{size} images a step" if size else "all images"]
+        row = [f"{size} images per step" if size else "all images"]
         for of in made.values():
             seeds = set.intersection(*map(set, of.values()))
             row.append(f"{statistics.fmean(of[size][seed] for seed in seeds):.2f}" if size in of else "–")
@@ -323,9 +367,9 @@ def times(name: str) -> str:
     """How long the runs of a table's cells took, as medians by method; those of a like time together. Table 4 has split
     and permuted scenarios, which are apart."""
     made: dict[str, dict[str, list[float]]] = {}
-    for record in records.read(ROOT / "results" / f"{name}.jsonl"):
-        twin = name not in QUEUE_TABLES and record.preset != f"{record.scenario} {record.method}"
-        if record.status == "done" and not twin:
+    whole = built_in_study(name).python  # all runs of a queue are tried for its cells
+    for record in read_records(PAPER / f"{name}.jsonl"):
+        if record.status == "done" and (whole or tables_with(setting_of_record(record))):
             of = made.setdefault(record.scenario.partition("-")[0] if name == "table4" else "", {})
             of.setdefault(record.method, []).append(record.seconds)
     return "; ".join(f"{maker}: {like_times(of)}" if maker else like_times(of) for maker, of in made.items())
@@ -349,21 +393,22 @@ def like_times(made: dict[str, list[float]]) -> str:
 
 def readme_table(runs: dict[str, int] | None = None) -> str:
     """Table 2 for the README: each row over its seeds 0 … n − 1, n as given, or as many as all columns have."""
-    scenarios = list(TABLES["table2"][1].values())
-    by_label = runs_by_label(read())
+    study = built_in_study("table2")
     rows = []
-    for row in published()["table2"]:
-        of_row = [by_label.get(f"{scenario} {row}", {}) for scenario in scenarios]
-        n = next(i for i in count() if any(i not in found for found in of_row))
-        n = (runs or {}).get(TITLES[row], n)
-        made = [found[seed] for found in of_row for seed in range(n)]
-        rows.append([TITLES[row], str(n), *(beside_print(cell) for cell in cells("table2", made, [row]))])
-    return table(["method", "runs", *TABLES["table2"][1]], rows)
+    for row in study.rows:
+        title = study.row_title(row)
+        of_row = {cell.column: {r.seed: r for r in cell.runs.records} for cell in cells_of_row("table2", row)}
+        n = next(i for i in count() if any(i not in found for found in of_row.values()))
+        n = (runs or {}).get(title, n)
+        made = [found[seed] for found in of_row.values() for seed in range(n)]
+        shown = make_cells(results_of(study, made), [row])
+        rows.append([title, str(n), *map(against_published, shown)])
+    return table(["method", "runs", *study.columns], rows)
 
 
-def beside_print(cell: Cell) -> str:
-    printed = f"({number(cell.paper, cell.paper_std)})"
-    return printed if cell.ours is None else f"{ours(cell)} {printed} {MARKS[cell.verdict]}"
+def against_published(cell: Cell) -> str:
+    published = f"({published_text(cell)})"
+    return published if cell.ours is None else f"{our_text(cell)} {published} {mark(cell)}"
 
 
 def renew_readme() -> None:
@@ -394,7 +439,7 @@ ANSWERS: dict[str, Callable[..., str]] = {
     "optimisers": optimisers,
     "sampled": sampled,
     "times": times,
-    "weights": weights,
+    "coefficients": coefficients,
 }
 
 if __name__ == "__main__":

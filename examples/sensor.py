@@ -30,4 +30,4 @@ print(f"{found.kind} learning: P(X) {found.evidence['reasons']['P(X)']}")
 for method in (eg.Adam(), eg.Adagrad(), eg.OnlineEWC(coef=100), eg.Rehearsal(capacity=60), eg.Offline()):
     training = eg.Training(epochs=5, batch=32, optimizer=method.optimizer, lr=0.003)
     record = eg.run(scenario, method, net=eg.MLP(64), training=training)
-    print(f"{record.method:<12} {record.average_accuracy:6.2f} %  (floor {scenario.deal(0).floor:.0f} %)")
+    print(f"{record.method:<12} {record.average_accuracy:6.2f} %  (floor {scenario.tasks(0).floor:.0f} %)")
