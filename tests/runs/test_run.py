@@ -278,10 +278,62 @@ def test_a_method_can_be_run_again(images):
     assert method.tasks == 0
 
 
-@pytest.mark.parametrize("wrong", ["ewc", eg.EWC, ["ewc"], [eg.Adam(), eg.EWC], None])
-def test_what_is_no_method_is_refused_in_words(images, wrong):
-    with pytest.raises(TypeError, match="give an instance, such as"):
-        eg.run(eg.split(images), wrong)
+@pytest.mark.parametrize(
+    ("wrong", "what_to_do"),
+    [
+        ("ewc", r"method 'ewc' is a name; give engram\.EWC\(\)"),
+        (eg.EWC, r"method EWC is a class; give an instance: EWC\(\)"),
+        (["ewc"], r"give engram\.EWC\(\)"),
+        ([eg.Adam(), eg.EWC], r"give an instance: EWC\(\)"),
+        (None, "give an instance, as in"),
+        ({"coef": 1}, "give an instance, as in"),
+    ],
+)
+def test_what_is_no_method_is_refused_in_words(images, wrong, what_to_do):
+    with pytest.raises(TypeError, match=what_to_do):
+        eg.run(eg.split(images, kind="class"), wrong)
+
+
+def test_what_is_no_scenario_is_refused_in_words(images):
+    scenario = eg.split(images, kind="class")
+    wrong = {
+        "split-mnist/class": r'a scenario by name is engram\.scenario\("split-mnist/class"\)',
+        scenario.tasks(0): "give the scenario that they came from",
+        images: r"make a scenario of it: engram\.split",
+        type(scenario): "Split is a class; give an instance",
+        None: "give what engram.split",
+    }
+    for value, what_to_do in wrong.items():
+        with pytest.raises(TypeError, match=what_to_do):
+            eg.run(value, eg.Adam())
+
+
+@pytest.mark.parametrize(
+    ("wrong", "what_to_do"),
+    [
+        ({"net": "cnn"}, r"net 'cnn' is a name; give engram\.CNN\(\)"),
+        ({"net": eg.MLP}, r"give an instance: MLP\(\)"),
+        ({"net": object()}, "a subclass of engram.Net"),
+        ({"training": {"epochs": 2}}, r"give engram\.Training\(epochs=2\)"),
+        ({"evaluation": eg.Evaluation}, r"give engram\.Evaluation"),
+    ],
+)
+def test_other_wrong_arguments_are_refused_in_words(images, wrong, what_to_do):
+    with pytest.raises(TypeError, match=what_to_do):
+        eg.run(eg.split(images, kind="class"), eg.Adam(), **wrong)
+
+
+def test_a_memory_budget_sizes_the_buffer_from_python(images):
+    """36 pixels of 4 bytes and a label of 2: 146 bytes per image; three slots of 8 bytes for their scaling."""
+    record = eg.run(
+        eg.split(images, kind="class"),
+        eg.Rehearsal(),
+        memory_budget=2000,
+        net=eg.MLP(8),
+        training=eg.Training(epochs=1),
+    )
+    assert record.spec["method"][0]["capacity"] == (2000 - 3 * 8) // 146
+    assert sum(record.memory["kept"].values()) <= 2000
 
 
 def test_a_device_that_is_not_there_is_refused(images):
