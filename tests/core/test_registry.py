@@ -1,0 +1,276 @@
+"""The registry: names and facts without imports, files from outside the package, errors with the nearest name."""
+
+import dataclasses
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from helpers import blobs
+
+import engram as eg
+from engram.core.facts import COMPUTED, class_facts
+from engram.core.registry import FIGURES, METHODS, METRICS, NETS, REGISTRIES, SCENARIOS, Loaded, facts_of, load_file
+from engram.runs.records import Record
+from engram.runs.spec import Spec, from_json, spec_of_setting
+
+ENTRIES = [(registry, name) for registry in REGISTRIES for name in registry]
+
+
+@pytest.mark.parametrize(("registry", "name"), ENTRIES, ids=[f"{r.what} {n}" for r, n in ENTRIES])
+def test_what_the_source_states_is_what_the_class_has(registry, name):
+    """Facts are read from the text, classes from the imported module: they agree in every literal and default."""
+    facts, cls = registry.facts(name), registry[name]
+    assert (facts.module, facts.class_name) == (cls.__module__, cls.__name__)
+    for attribute, value in facts.literals.items():
+        assert getattr(cls, attribute) == value, attribute
+    if dataclasses.is_dataclass(cls):
+        assert list(facts.defaults) == [f.name for f in dataclasses.fields(cls)]
+        for f in dataclasses.fields(cls):
+            stated = facts.defaults[f.name]
+            assert stated is COMPUTED or stated == f.default, f.name
+    assert issubclass(cls, registry.base_class())
+    assert registry.name_of(cls) == name
+    assert facts.doc
+
+
+@pytest.mark.parametrize(
+    ("module", "cls"), [("engram.learning.learner", eg.Training), ("engram.learning.evaluate", eg.Evaluation)]
+)
+def test_the_defaults_of_training_and_evaluation_are_read_too(module, cls):
+    facts = class_facts(module, cls.__name__)
+    assert facts.defaults == {f.name: f.default for f in dataclasses.fields(cls)}
+    assert set(facts.docs) == set(facts.defaults)
+
+
+def test_methods_state_title_family_and_needs_themselves():
+    gem = METHODS.facts("gem").literals
+    assert (gem["title"], gem["family"]) == ("GEM", METHODS["gem"].family)
+    for name in METHODS:
+        literals = METHODS.facts(name).literals
+        assert literals["title"]
+        assert isinstance(literals["needs"], frozenset)
+    assert METHODS.facts("sgd").literals["optimizer"] == "sgd"
+
+
+def test_the_names_of_the_registry():
+    assert {"adam", "online-ewc", "gem-textbook", "rehearsal-c", "offline"} <= set(METHODS)
+    assert "_penalty" not in METHODS
+    assert {"mlp", "cnn"} <= set(NETS)
+    assert {"split", "permuted", "queue"} <= set(SCENARIOS)
+    assert {"average-accuracy", "forgetting"} <= set(METRICS)
+    assert len(METHODS) == len(list(METHODS)) == len(set(METHODS))
+
+
+LISTS = """
+import sys
+from engram.core.registry import REGISTRIES
+for registry in REGISTRIES:
+    for name in registry:
+        registry.facts(name).summary
+    try:
+        registry.find("nothing like this")
+    except ValueError:
+        pass
+print("torch" in sys.modules, "matplotlib" in sys.modules)
+"""
+
+
+def test_listing_names_and_facts_imports_no_torch():
+    done = subprocess.run([sys.executable, "-c", LISTS], capture_output=True, text=True, check=True)
+    assert done.stdout == "False False\n"
+
+
+def test_an_unknown_name_is_refused_with_the_nearest_and_the_choices():
+    with pytest.raises(ValueError, match=r"method 'onlin-ewc' is unknown; did you mean online-ewc.*choose from .*adam"):
+        METHODS.find("onlin-ewc")
+    with pytest.raises(KeyError, match="net 'mpl' is unknown; did you mean mlp"):
+        NETS["mpl"]
+    with pytest.raises(ValueError, match="metric 'forgeting' is unknown; did you mean forgetting"):
+        METRICS.find("forgeting")
+    with pytest.raises(ValueError, match="figure 'xyz' is unknown; choose from"):
+        FIGURES.find("xyz")
+
+
+def test_an_entry_can_be_put_and_taken_out_again(monkeypatch):
+    with monkeypatch.context() as patch:
+        patch.setitem(METHODS, "mine", eg.SGD)
+        patch.delitem(METHODS, "adam")
+        assert "mine" in METHODS
+        assert "adam" not in METHODS
+    assert "mine" not in METHODS
+    assert METHODS["adam"] is eg.Adam
+
+
+# Files from outside the package
+
+EVERYTHING = '''
+from dataclasses import dataclass
+from typing import Annotated
+
+from torch import nn
+
+import engram as eg
+from engram.nets.net import Layer
+from engram.scenarios.split import Split
+
+
+@dataclass
+class Slow(eg.Method):
+    """Plain training."""
+
+    coef: Annotated[float, eg.Log(0.1, 10)] = 1.0
+
+    def loss(self, learner, batch):
+        return self.coef * learner.loss(batch)
+
+
+@dataclass(frozen=True)
+class Tiny(eg.Net):
+    """One hidden layer."""
+
+    name = "tiny-net"
+    width: int = 5
+
+    def build(self, shape, outputs):
+        size = shape[0] * shape[1] * shape[2]
+        return nn.Sequential(nn.Flatten(), nn.Linear(size, self.width), nn.Tanh(), nn.Linear(self.width, outputs))
+
+    def layers(self, shape, outputs):
+        return [Layer("outputs", (outputs,), 0)]
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Halves(Split):
+    """Split, in halves."""
+
+    name = "halves"
+    extra: float = 0.5
+
+
+class Worst(eg.Metric):
+    """The worst task after the last one."""
+
+    name = "worst-task"
+    title = "worst task"
+
+    def of(self, record):
+        return min(record.accuracy[-1])
+'''
+
+
+def write(path: Path, text: str) -> Path:
+    path.write_text(text)
+    return path
+
+
+@pytest.fixture
+def loaded(tmp_path: Path) -> list[Loaded]:
+    return load_file(write(tmp_path / "all_of_it.py", EVERYTHING))
+
+
+def test_a_file_adds_all_that_it_defines(loaded):
+    assert loaded == [
+        ("method", "all-of-it"), ("net", "tiny-net"), ("scenario", "halves"), ("metric", "worst-task"),
+    ]  # fmt: skip
+    assert METHODS.facts("all-of-it").defaults == {"coef": 1.0}
+    assert NETS.facts("tiny-net").summary == "One hidden layer"
+    assert METHODS.name_of(METHODS["all-of-it"](coef=3.0)) == "all-of-it"
+    assert METRICS["worst-task"]().of(Record("", "", "", 0, {}, "done", [[90.0], [50.0, 70.0]])) == 50.0
+
+
+def test_what_comes_from_a_file_runs_and_its_spec_goes_through_json_and_its_setting(loaded, monkeypatch):
+    images = blobs(4)
+    monkeypatch.setattr("engram.scenarios.create.images", lambda name: images)
+    scenario = SCENARIOS["halves"](images=(images,), extra=0.25)
+    net, training = NETS["tiny-net"](width=7), eg.Training(epochs=1, batch=16)
+    spec = Spec(scenario, METHODS["all-of-it"](coef=2.0), net, training, seed=4)
+    assert str(spec) == "halves-own/class all-of-it seed 4"
+    again = from_json(spec.to_json(), {images.fingerprint: images})
+    assert (type(again.scenario), type(again.net), type(again.method)) == (
+        type(scenario), type(net), type(spec.method),
+    )  # fmt: skip
+    assert again.key == spec.key
+    assert spec_of_setting(spec.setting, 4).key == spec.key
+    assert spec.setting.value("scenario.extra") == 0.25
+    record = eg.run(scenario, spec.method, net=net, training=training, seed=4)
+    assert (record.status, record.key) == ("done", spec.key)
+
+
+def test_facts_of_an_imported_class_have_its_fields(loaded):
+    facts = facts_of(SCENARIOS["halves"])
+    assert facts.literals["name"] == facts.literals["make"] == "halves"
+    assert facts.defaults["extra"] == 0.5
+    assert facts.defaults["classes_per_task"] == 2
+
+
+METHOD = "import engram as eg\n\n\nclass Mine(eg.Method):\n    title = {!r}\n"
+
+
+def test_a_file_that_was_edited_is_loaded_anew(tmp_path):
+    file = tmp_path / "mine.py"
+    for title in ("first", "second"):
+        assert load_file(write(file, METHOD.format(title))) == [("method", "mine")]
+        assert METHODS["mine"].title == METHODS.facts("mine").literals["title"] == title
+    assert list(METHODS).count("mine") == 1
+
+
+def test_a_file_with_dashes_in_its_name_is_a_method_with_dashes(tmp_path):
+    assert load_file(write(tmp_path / "my_own_method.py", METHOD.format("x"))) == [("method", "my-own-method")]
+
+
+def test_a_scenario_without_a_name_goes_by_its_file_and_keeps_its_class(tmp_path):
+    """Its name has a dash, as names of files with an underscore do; it is not the recipe that it inherits from."""
+    images = blobs(4)
+    text = "from dataclasses import dataclass\nfrom engram.scenarios.split import Split\n\n\n"
+    text += "@dataclass(frozen=True, eq=False, kw_only=True)\nclass Halves(Split):\n    extra: float = 0.5\n"
+    assert load_file(write(tmp_path / "in_halves.py", text)) == [("scenario", "in-halves")]
+    spec = Spec(SCENARIOS["in-halves"](images=(images,), extra=0.25), eg.Adam())
+    assert spec.scenario_name == "in-halves-own/class"
+    again = from_json(spec.to_json(), {images.fingerprint: images})
+    assert type(again.scenario) is SCENARIOS["in-halves"]
+    assert again.key == spec.key
+    assert spec.setting.value("scenario.extra") == 0.25
+    assert spec.setting.value("scenario.classes_per_task") == 2
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "words"),
+    [
+        ("adam.py", METHOD.format("x"), "there is a method adam already; give the file another name"),
+        ("mine.txt", METHOD.format("x"), "is not a Python file"),
+        ("a+b.py", METHOD.format("x"), r"\+ combines methods"),
+        ("empty.py", "x = 1\n", "defines nothing that engram knows: no subclass of engram.Method, engram.Net"),
+        ("broken.py", "x = (\n", r"cannot be loaded: SyntaxError: .*line 1"),
+        ("raises.py", "import engram\n\n1 / 0\n", r"cannot be loaded: ZeroDivisionError: .* \(line 3\)"),
+        ("plain.py", "import engram as eg\nclass A(eg.Method):\n    coef: float = 1.0\n", "put @dataclass above"),
+        (
+            "kept.py",
+            "from dataclasses import dataclass, field\nimport engram as eg\n@dataclass\nclass A(eg.Method):\n"
+            "    coef: float\n",
+            "field coef has no default",
+        ),
+    ],
+)
+def test_a_file_that_cannot_be_used_is_refused_in_words(tmp_path, name, text, words):
+    with pytest.raises(ValueError, match=words):
+        load_file(write(tmp_path / name, text))
+    assert METHODS["adam"] is eg.Adam
+
+
+def test_a_file_that_does_not_exist_is_refused(tmp_path):
+    with pytest.raises(ValueError, match=r"none\.py does not exist"):
+        load_file(tmp_path / "none.py")
+
+
+def test_files_beside_a_file_can_be_imported_by_it(tmp_path):
+    """Also those that they import, and packages; two folders with a file of the same name do not mix."""
+    for folder, factor in (("one", 2.0), ("two", 3.0)):
+        place = tmp_path / folder
+        (place / "parts").mkdir(parents=True)
+        write(place / "helper.py", "from parts.deep import FACTOR\n")
+        write(place / "parts" / "__init__.py", "")
+        write(place / "parts" / "deep.py", f"FACTOR = {factor}\n")
+        text = "import engram as eg\nfrom helper import FACTOR\n\n\nclass Mine(eg.Method):\n    factor = FACTOR\n"
+        load_file(write(place / f"mine_{folder}.py", text))
+    assert (METHODS["mine-one"].factor, METHODS["mine-two"].factor) == (2.0, 3.0)
