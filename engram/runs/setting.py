@@ -98,8 +98,7 @@ def show(value: Any) -> str:
 
 def scenario_class(scenario: str) -> str:
     """The name of the recipe that a scenario's name begins with; empty if it is not one of the registry's."""
-    maker = "queue" if scenario.startswith("long-queue") else scenario.partition("-")[0].partition("/")[0]
-    return maker if maker in SCENARIOS else ""
+    return "queue" if scenario.startswith("long-queue") else SCENARIOS.first_name(scenario.rpartition("/")[0])
 
 
 def class_defaults(scenario: str, members: Iterable[str], net: str) -> dict[str, Any]:
