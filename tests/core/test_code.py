@@ -184,7 +184,7 @@ def test_long_arrays_differ_in_one_value(tmp_path):
 
 def test_what_has_no_content_is_refused(tmp_path):
     load(tmp_path / "mine.py", ARRAYS)
-    with pytest.raises(SpecError, match="object .* cannot be part of a spec; give numbers, words, arrays"):
+    with pytest.raises(SpecError, match=r"object .* cannot be part of a spec; give numbers, words, arrays"):
         key(scenario=SCENARIOS["mine"](images=(IMAGES,), table=object()))
 
 
