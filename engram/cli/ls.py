@@ -176,8 +176,9 @@ def list_runs(places: list[str]) -> Rows:
     """The settings in folders of records, and what their runs reached."""
     import statistics
 
+    from engram.runs.defaults import changes_from_default
     from engram.runs.records import read_records
-    from engram.runs.setting import group_by_setting
+    from engram.runs.setting import group_by_setting, show
 
     folders = [Path(place) for place in places] or [Path("runs")]
     for folder in folders:
@@ -190,7 +191,9 @@ def list_runs(places: list[str]) -> Rows:
             {
                 "scenario": setting.scenario,
                 "method": setting.method,
-                "values": setting.described().partition(" (")[2].removesuffix(")"),
+                "values": ", ".join(
+                    f"{n.rpartition('.')[2]} {show(v)}" for n, v in changes_from_default(setting).items()
+                ),
                 "seeds": len(runs.by_seed),
                 "average_accuracy": round(statistics.fmean(values), 2) if values else None,
                 "failed": runs.failed,

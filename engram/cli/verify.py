@@ -20,6 +20,7 @@ from engram.cli.options import parse_options
 from engram.cli.screen import ERR, OUT
 from engram.core.messages import duration
 from engram.core.registry import METHODS
+from engram.runs.defaults import describe_setting
 from engram.runs.records import Record, read_records, record_files
 from engram.runs.setting import setting_of_record
 from engram.studies.verify import Again, shuffle_finished, verify_record
@@ -122,7 +123,7 @@ def repeat(record: Record, spec: Spec, all_records: list[Record], count: str) ->
     from engram.runs.run import run_spec
 
     machine = record.environment.get("cpu", "an unknown processor")
-    what = escape(setting_of_record(record).described())
+    what = escape(describe_setting(setting_of_record(record)))
     ERR.print(f"{count}  {what} seed {record.seed}: {record.seconds:.0f} s on {machine}")
     try:
         again = run_spec(spec)

@@ -103,9 +103,10 @@ def load_user_file(file: UserFile) -> ModuleType:
     """Runs the text of a file as a module; what it imports from beside it comes from the texts as well."""
     if _BESIDE not in sys.meta_path:
         sys.meta_path.insert(0, _BESIDE)
-    for name, path, text in file.beside:
-        if _BESIDE.texts.get(name) != (path, text):
-            _BESIDE.texts[name] = (path, text)
+    texts = {name: (path, text) for name, path, text in file.beside}
+    if any(_BESIDE.texts.get(name) != text for name, text in texts.items()):
+        _BESIDE.texts |= texts
+        for name in texts:  # all of them: one that is unchanged may import from one that was edited
             sys.modules.pop(name, None)
     module = ModuleType(f"engram_user_{Path(file.path).stem}")
     module.__file__ = file.path

@@ -100,6 +100,10 @@ class Registry(MutableMapping[str, type[T]], Generic[T]):
         stated = {where: name for name, where in self.built_in.items()}
         return stated.get(place) or cls.__name__.lower()
 
+    def first_name(self, text: str) -> str:
+        """The longest name that a text such as `split-mnist` begins with; empty if there is none."""
+        return max((name for name in self if f"{text}-".startswith(f"{name}-")), key=len, default="")
+
     def base_class(self) -> type[T]:
         found: type[T] = getattr(importlib.import_module(self.base[0]), self.base[1])
         return found

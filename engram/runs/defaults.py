@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from engram.core.messages import unknown
 from engram.core.registry import METHODS
-from engram.runs.setting import Setting
+from engram.runs.setting import OWN_CODE, Setting, differs, show
 from engram.scenarios.names import ScenarioName, default_classes_per_task, parse_name, preparation
 
 Protocol = Literal["own", "common"]
@@ -122,6 +122,25 @@ def confirmed_sources(setting: Setting, protocol: Protocol = "own") -> dict[str,
                 prefix = "method" if len(setting.members) == 1 else f"method.{member}"
                 found |= {f"{prefix}.{field}": text for field, text in rule.get("fields", {}).items()}
     return found
+
+
+def describe_setting(setting: Setting) -> str:
+    """`split-mnist/class gem (slots_per_task 1)`: the names, and what differs from their defaults."""
+    changes = changes_from_default(setting)
+    words = [f"{name.rpartition('.')[2]} {show(value)}" for name, value in changes.items()]
+    return f"{setting.scenario} {setting.method}" + (f" ({', '.join(words)})" if words else "")
+
+
+def changes_from_default(setting: Setting) -> dict[str, Any]:
+    """What a setting has that the default of its scenario and method has not."""
+    try:
+        usual = default_setting(setting.scenario, setting.method, net=str(setting.value("net.name")))
+    except ValueError:  # a scenario or a method that is not known here
+        return dict(sorted(setting.values.items()))
+    names = sorted({*setting.values, *usual.values})
+    return {
+        n: setting.value(n) for n in names if differs(setting.value(n), usual.value(n)) and n != f"method.{OWN_CODE}"
+    }
 
 
 def plain_setting(

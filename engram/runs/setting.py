@@ -79,11 +79,6 @@ class Setting:
         hashes = {f"{group}.{OWN_CODE}": hash_code(entry) for group, entry in own.items()}
         return Setting(self.scenario, self.method, {**self.values, **hashes}, self.sources) if hashes else self
 
-    def described(self) -> str:
-        """`split-mnist/class gem (slots_per_task 1)`: for people."""
-        words = [f"{name.partition('.')[2]} {show(value)}" for name, value in sorted(self.values.items())]
-        return f"{self.scenario} {self.method}" + (f" ({', '.join(words)})" if words else "")
-
 
 def differs(value: Any, default: Any) -> bool:
     return default is COMPUTED or bool(canonical(value) != canonical(default))
@@ -98,8 +93,7 @@ def show(value: Any) -> str:
 
 def scenario_class(scenario: str) -> str:
     """The name of the recipe that a scenario's name begins with; empty if it is not one of the registry's."""
-    maker = "queue" if scenario.startswith("long-queue") else scenario.partition("-")[0].partition("/")[0]
-    return maker if maker in SCENARIOS else ""
+    return "queue" if scenario.startswith("long-queue") else SCENARIOS.first_name(scenario.rpartition("/")[0])
 
 
 def class_defaults(scenario: str, members: Iterable[str], net: str) -> dict[str, Any]:

@@ -87,7 +87,7 @@ class Spec:
         scenario = {f.name: getattr(self.scenario, f.name) for f in fields(self.scenario) if f.name != "images"}
         return {
             "scenario": {
-                "make": type(self.scenario).make,
+                "make": make_of(type(self.scenario)),
                 "images": {one.name: one.fingerprint for one in self.scenario.images},
                 **jsonable(scenario),
                 **own_code(self.scenario, OWN_CODE),
@@ -113,7 +113,7 @@ class Spec:
         named = {
             "protocol": PROTOCOL,
             **({"combined": COMBINED} if len(self.method.members()) > 1 else {}),
-            "make": type(self.scenario).make,
+            "make": make_of(type(self.scenario)),
             "images": [one.fingerprint for one in self.scenario.images],
             "scenario": changed_values(self.scenario) | own_code(self.scenario),
             "method": [
@@ -204,11 +204,16 @@ def find_class(registry: Any, name: str) -> Any:
 
 def scenario_by_make(make: str) -> type[Scenario]:
     """The recipe that specs call so; version 0.1 called one of them by another name."""
-    names = {str(SCENARIOS.facts(name).literals.get("make", name)): name for name in SCENARIOS}
+    names = {make_of(SCENARIOS[name]): name for name in SCENARIOS}
     if make not in names:
         raise SpecError(unknown("make", make, names))
     found: type[Scenario] = SCENARIOS[names[make]]
     return found
+
+
+def make_of(cls: type[Scenario]) -> str:
+    """What specs and keys call a recipe; one that states neither `name` nor `make` is not the one it inherits from."""
+    return str(vars(cls).get("make") or SCENARIOS.name_of(cls))
 
 
 def values_of(recipe: Any) -> dict[str, Any]:

@@ -76,21 +76,54 @@ def read_study(
         baseline=baseline,
         paper=str(whole.get("paper", "")),
         metric=str(whole.get("metric", "average-accuracy")),
-        spread=Spread(**whole.get("spread", {})),
+        spread=read_spread(whole.get("spread", {}), name),
         spread_note=str(whole.get("spread_note", "")),
         band=whole.get("band"),
         values=flat,
         sources=dict.fromkeys(flat, source) if source else {},
-        defaults=whole.get("defaults", "named"),
+        defaults=read_choice("defaults", whole.get("defaults", "named"), ("named", "plain"), name),
         first=str(whole.get("first", "method")),
         notes=tuple(read_notes(whole.get("notes", ()), name.rpartition("/")[2])),
         variants={key: read_variant(key, value, rows, columns) for key, value in whole.get("variants", {}).items()},
         groups={title: tuple(names) for title, names in whole.get("groups", {}).items()},
         column_titles=whole.get("column_titles", {}),
         memory_rows=tuple(whole.get("memory_rows", ())),
-        search=whole.get("search", {}),
+        search=read_search(whole.get("search", {}), name),
         python=str(whole.get("python", "")),
     )
+
+
+def read_choice(what: str, value: Any, choices: Sequence[str], where: str) -> Any:
+    if value not in choices:
+        raise StudyError(f"{where}: {unknown(what, value, choices)}")
+    return value
+
+
+def check_keys(what: str, values: Any, known: Sequence[str], where: str) -> None:
+    """Refuses a key that does not exist, with the nearest one."""
+    if not isinstance(values, Mapping):
+        raise StudyError(f"{where}: give {what} as a table with {', '.join(known)}")
+    for key in values:
+        if key not in known:
+            raise StudyError(f"{where}: {unknown(f'key of {what}', key, known)}")
+
+
+def read_spread(values: Any, where: str) -> Spread:
+    check_keys("spread", values, ("kind", "runs"), where)
+    found = Spread(**values)
+    read_choice("kind of spread", found.kind, ("std", "sem"), where)
+    if type(found.runs) is not int or found.runs < 1:
+        raise StudyError(f"{where}: runs {found.runs!r} of spread: give a whole number above 0")
+    return found
+
+
+def read_search(values: Any, where: str) -> Mapping[str, Any]:
+    check_keys("search", values, ("trials", "select_on"), where)
+    read_choice("select_on", values.get("select_on", "holdout"), ("holdout", "test"), where)
+    if type(values.get("trials", 1)) is not int or values.get("trials", 1) < 1:
+        raise StudyError(f"{where}: trials {values['trials']!r} of search: give a whole number above 0")
+    found: Mapping[str, Any] = values
+    return found
 
 
 def read_column(name: str, value: str | Mapping[str, Any]) -> Column:
@@ -124,7 +157,7 @@ def read_row(name: str, value: Mapping[str, Any], title: str, columns: Mapping[s
         flatten(rest, "method", members),
         at,
         published,
-        Spread(**value["spread"]) if "spread" in value else None,
+        read_spread(value["spread"], f"row {name}") if "spread" in value else None,
         flatten(value.get("as_published", {}), "method", members),
         str(value.get("stand_in", "")),
         str(value.get("source", "")),

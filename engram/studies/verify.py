@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
+from engram.runs.defaults import describe_setting
 from engram.runs.records import Record
 from engram.runs.setting import Setting, SettingRuns, group_by_setting, setting_of_record
 from engram.studies.catalog import built_in_study, study_names
@@ -57,7 +58,7 @@ def verify_record(record: Record, again: Record, records: Sequence[Record]) -> A
         near = abs(again.average_accuracy - record.average_accuracy) <= width
         verification = "within spread" if near else "moved"
     return Again(
-        record.key, setting.described(), record.seed, record.average_accuracy, again.average_accuracy, width,
+        record.key, describe_setting(setting), record.seed, record.average_accuracy, again.average_accuracy, width,
         verification,
     )  # fmt: skip
 

@@ -219,19 +219,40 @@ def test_a_file_with_dashes_in_its_name_is_a_method_with_dashes(tmp_path):
     assert load_file(write(tmp_path / "my_own_method.py", METHOD.format("x"))) == [("method", "my-own-method")]
 
 
-def test_a_scenario_without_a_name_goes_by_its_file_and_keeps_its_class(tmp_path):
-    """Its name has a dash, as names of files with an underscore do; it is not the recipe that it inherits from."""
+HALVES = """
+from dataclasses import dataclass
+from engram.scenarios.split import Split
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Halves(Split):
+    extra: float = 0.5
+"""
+
+
+def test_a_scenario_without_a_name_goes_by_its_file_and_not_by_what_it_inherits_from(tmp_path, monkeypatch):
     images = blobs(4)
-    text = "from dataclasses import dataclass\nfrom engram.scenarios.split import Split\n\n\n"
-    text += "@dataclass(frozen=True, eq=False, kw_only=True)\nclass Halves(Split):\n    extra: float = 0.5\n"
-    assert load_file(write(tmp_path / "in_halves.py", text)) == [("scenario", "in-halves")]
-    spec = Spec(SCENARIOS["in-halves"](images=(images,), extra=0.25), eg.Adam())
+    given = {images.fingerprint: images}
+    monkeypatch.setattr("engram.scenarios.create.images", lambda name: images)
+    assert load_file(write(tmp_path / "halved.py", HALVES)) == [("scenario", "halved")]
+    spec = Spec(SCENARIOS["halved"](images=(images,), extra=0.25), eg.Adam())
+    assert (spec.scenario_name, spec.to_json()["scenario"]["make"]) == ("halved-own/class", "halved")
+    again = from_json(spec.to_json(), given)
+    assert type(again.scenario) is SCENARIOS["halved"]
+    assert again.key == spec.key == spec_of_setting(spec.setting).key
+    assert set(spec.setting.values) == {"scenario.extra", "scenario.own code"}
+    plain = Spec(eg.split(images), eg.Adam())
+    assert type(from_json(plain.to_json(), given).scenario) is SCENARIOS["split"]
+
+
+def test_the_recipe_of_a_scenario_is_the_longest_name_that_it_begins_with(tmp_path):
+    load_file(write(tmp_path / "in_halves.py", HALVES))
+    load_file(write(tmp_path / "in.py", HALVES))
+    for text, recipe in (("in-halves-own", "in-halves"), ("in-own", "in"), ("split-my-set", "split"), ("inside", "")):
+        assert SCENARIOS.first_name(text) == recipe
+    spec = Spec(SCENARIOS["in-halves"](images=(blobs(4),), extra=0.25), eg.Adam())
     assert spec.scenario_name == "in-halves-own/class"
-    again = from_json(spec.to_json(), {images.fingerprint: images})
-    assert type(again.scenario) is SCENARIOS["in-halves"]
-    assert again.key == spec.key
-    assert spec.setting.value("scenario.extra") == 0.25
-    assert spec.setting.value("scenario.classes_per_task") == 2
+    assert set(spec.setting.values) == {"scenario.extra", "scenario.own code"}
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,266 @@
+"""The hash of outside code: what is edited gets another key, and what has no part in a run does not."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from helpers import blobs
+
+import engram as eg
+from engram.core.code import hash_code, imported_names, loaded_files, read_user_file
+from engram.core.registry import METHODS, NETS, SCENARIOS, load_file
+from engram.runs.spec import Spec, SpecError
+
+IMAGES = blobs(4)
+
+NET = """
+from dataclasses import dataclass
+from torch import nn
+import engram as eg
+from engram.nets.net import Layer
+
+
+@dataclass(frozen=True)
+class Mine(eg.Net):
+    def build(self, shape, outputs):
+        size = shape[0] * shape[1] * shape[2]
+        return nn.Sequential(nn.Flatten(), nn.Linear(size, 5), nn.{}(), nn.Linear(5, outputs))
+
+    def layers(self, shape, outputs):
+        return [Layer("outputs", (outputs,), 0)]
+"""
+SCENARIO = """
+from dataclasses import dataclass
+from engram.scenarios.split import Split
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Mine(Split):
+    def tasks(self, seed=0, device="cpu"):
+        return super().tasks(seed + {}, device)
+"""
+METHOD = """
+import engram as eg
+from beside import FACTOR
+
+
+class Mine(eg.Method):
+    def loss(self, learner, batch):
+        return FACTOR * learner.loss(batch)
+"""
+
+
+def key(scenario=None, method=None, net=None) -> str:
+    return Spec(scenario or eg.split(IMAGES), method or eg.Adam(), net or eg.MLP(5)).key
+
+
+def load(path: Path, text: str) -> None:
+    path.write_text(text)
+    load_file(path)
+
+
+def test_a_network_edited_between_two_runs_gets_a_new_key(tmp_path):
+    keys, settings = [], []
+    for activation in ("ReLU", "Tanh", "ReLU"):
+        load(tmp_path / "mine.py", NET.format(activation))
+        keys.append(key(net=NETS["mine"]()))
+        settings.append(Spec(eg.split(IMAGES), eg.Adam(), NETS["mine"]()).setting)
+    assert keys[0] == keys[2] != keys[1]
+    assert settings[0] == settings[2] != settings[1]
+
+
+def test_an_edited_network_is_run_again_and_not_read(tmp_path):
+    found = []
+    for activation in ("ReLU", "Tanh", "ReLU"):
+        load(tmp_path / "mine.py", NET.format(activation))
+        training = eg.Training(epochs=1, batch=16)
+        found.append(eg.run(eg.split(IMAGES), eg.Adam(), net=NETS["mine"](), training=training, out=tmp_path / "out"))
+    assert [record.reused for record in found] == [False, False, True]
+    assert found[0].losses == found[2].losses != found[1].losses
+
+
+def test_a_scenario_edited_between_two_runs_gets_a_new_key(tmp_path):
+    keys = []
+    for shift in (0, 1, 0):
+        load(tmp_path / "mine.py", SCENARIO.format(shift))
+        keys.append(key(scenario=SCENARIOS["mine"](images=(IMAGES,))))
+    assert keys[0] == keys[2] != keys[1]
+
+
+def test_a_file_beside_a_method_is_in_its_key(tmp_path):
+    keys = []
+    for factor in (1, 1000, 1):
+        (tmp_path / "beside.py").write_text(f"FACTOR = {factor}\n")
+        load(tmp_path / "mine.py", METHOD)
+        keys.append(key(method=METHODS["mine"]()))
+        assert factor == sys.modules["beside"].FACTOR
+    assert keys[0] == keys[2] != keys[1]
+
+
+def test_a_file_that_a_file_beside_imports_is_in_the_key_too(tmp_path):
+    keys = []
+    (tmp_path / "beside.py").write_text("from further.deep import FACTOR\n")
+    (tmp_path / "further").mkdir()
+    (tmp_path / "further" / "__init__.py").write_text("")
+    for factor in (1, 1000, 1):
+        (tmp_path / "further" / "deep.py").write_text(f"FACTOR = {factor}\n")
+        load(tmp_path / "mine.py", METHOD)
+        keys.append(key(method=METHODS["mine"]()))
+    assert keys[0] == keys[2] != keys[1]
+
+
+def test_an_edited_further_file_is_what_runs(tmp_path):
+    """The file beside, whose own text is the same, is made anew from the edited one."""
+    (tmp_path / "beside.py").write_text("from further import FACTOR\n")
+    for factor in (1, 1000):
+        (tmp_path / "further.py").write_text(f"FACTOR = {factor}\n")
+        load(tmp_path / "mine.py", METHOD)
+        assert METHODS["mine"].loss.__globals__["FACTOR"] == factor
+
+
+def test_files_that_nobody_imports_are_not_in_the_key(tmp_path):
+    (tmp_path / "beside.py").write_text("FACTOR = 1\n")
+    load(tmp_path / "mine.py", METHOD)
+    before = key(method=METHODS["mine"]())
+    (tmp_path / "notes.py").write_text("x = 2\n")
+    load(tmp_path / "mine.py", METHOD)
+    assert key(method=METHODS["mine"]()) == before
+    (file,) = loaded_files()
+    assert [name for name, _, _ in file.beside] == ["beside"]
+
+
+def test_the_modules_that_a_text_imports():
+    text = (
+        "import numpy as np, os\nimport a.b\nfrom c import d\nfrom engram import x\ndef f():\n    from e.f import g\n"
+    )
+    assert set(imported_names(text)) == {"numpy", "a", "a.b", "c", "c.d", "e", "e.f", "e.f.g"}
+
+
+def test_a_file_that_imports_itself_is_read_once(tmp_path):
+    (tmp_path / "a.py").write_text("import b\n")
+    (tmp_path / "b.py").write_text("import a\n")
+    assert [name for name, _, _ in read_user_file(tmp_path / "a.py").beside] == ["b"]
+
+
+# Arrays in an own scenario
+
+ARRAYS = """
+from dataclasses import dataclass, field
+from typing import Any
+import numpy as np
+from engram.scenarios.split import Split
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Mine(Split):
+    table: Any = None
+"""
+
+
+@pytest.mark.parametrize("make", [np.asarray, torch.tensor], ids=["numpy", "torch"])
+def test_other_arrays_in_an_own_scenario_get_a_new_key(tmp_path, make):
+    load(tmp_path / "mine.py", ARRAYS)
+    keys = [
+        key(scenario=SCENARIOS["mine"](images=(IMAGES,), table=make(values)))
+        for values in ([[1.0, 2.0]], [[1.0, 3.0]], [[1.0], [2.0]], [[1, 2]], [[1.0, 2.0]])
+    ]
+    assert keys[0] == keys[4]
+    assert len(set(keys)) == 4  # other values, another shape, another type
+
+
+def test_long_arrays_differ_in_one_value(tmp_path):
+    """NumPy prints the ends of a long array only."""
+    load(tmp_path / "mine.py", ARRAYS)
+    one, other = np.zeros(10_000), np.zeros(10_000)
+    other[5000] = 1
+    assert key(scenario=SCENARIOS["mine"](images=(IMAGES,), table=one)) != key(
+        scenario=SCENARIOS["mine"](images=(IMAGES,), table=other)
+    )
+
+
+def test_what_has_no_content_is_refused(tmp_path):
+    load(tmp_path / "mine.py", ARRAYS)
+    with pytest.raises(SpecError, match=r"object .* cannot be part of a spec; give numbers, words, arrays"):
+        key(scenario=SCENARIOS["mine"](images=(IMAGES,), table=object()))
+
+
+# Scripts and notebooks
+
+SCRIPT = """
+import numpy as np
+from helpers import blobs
+import engram as eg
+from engram.runs.spec import Spec
+
+FACTOR = {factor}
+UNUSED = {unused}
+
+
+def scale(x):
+    return {how} * x
+
+
+class Mine(eg.Method):
+    def loss(self, learner, batch):
+        return FACTOR * scale(learner.loss(batch))
+
+{blank}
+print(  Spec(eg.split(blobs(4)), Mine()).key{space})
+"""
+
+
+def script_key(path: Path, **changes: object) -> str:
+    values = {"factor": 1, "unused": 1, "how": 1, "blank": "", "space": ""}
+    path.write_text(SCRIPT.format(**{**values, **changes}))
+    paths = os.pathsep.join(sys.path)
+    done = subprocess.run(
+        [sys.executable, path], capture_output=True, text=True, check=False, env={**os.environ, "PYTHONPATH": paths}
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+@pytest.mark.slow
+def test_of_a_script_only_what_the_class_uses_is_in_the_key(tmp_path):
+    file = tmp_path / "script.py"
+    plain = script_key(file)
+    assert script_key(file, space="   ", blank="\n\n# a remark\nprint(end='')\n") == plain
+    assert script_key(file, unused=2) == plain
+    assert script_key(file, factor=2) != plain
+    assert script_key(file, how=2) != plain
+
+
+def in_a_notebook(*cells: str) -> type:
+    """A class that cells of a notebook define: no source can be found of it."""
+    module = {"__name__": "__main__"}
+    for cell in cells:
+        exec(cell, module)
+    return module["Mine"]
+
+
+CELL = """
+import engram as eg
+
+class Mine(eg.Method):
+    def loss(self, learner, batch):
+        return FACTOR * scale(learner.loss(batch))
+"""
+
+
+def test_an_edited_class_of_a_notebook_gets_a_new_key():
+    def of(factor="2.0", body="x + 1", cell=CELL):
+        return hash_code(in_a_notebook(f"FACTOR = {factor}", f"def scale(x):\n    return {body}", cell))
+
+    assert of() == of()
+    assert of() == of(cell=CELL.replace("FACTOR * scale", "FACTOR  *  scale"))
+    assert len({of(), of(factor="3.0"), of(body="x + 2"), of(cell=CELL.replace("FACTOR * ", ""))}) == 4
+
+
+def test_the_package_s_own_classes_have_no_hash():
+    for registry in (METHODS, NETS, SCENARIOS):
+        assert {hash_code(registry[name]) for name in registry} == {""}
+    assert hash_code(torch.nn.Linear) == ""
