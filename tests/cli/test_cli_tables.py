@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from cli_helpers import Answer
 
-from engram.runs.records import Record, append
+from engram.runs.records import Record, append_record
 
 Engram = Callable[..., Answer]
 
@@ -14,7 +14,7 @@ Engram = Callable[..., Answer]
 def add(label: str, *values: float) -> None:
     for seed, value in enumerate(values):
         record = Record(f"{label} {seed}", "", "", seed, {"seed": seed}, "done", average_accuracy=value, preset=label)
-        append(Path("results/table2.jsonl"), record)
+        append_record(Path("results/table2.jsonl"), record)
 
 
 @pytest.mark.parametrize(

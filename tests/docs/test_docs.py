@@ -17,17 +17,17 @@ from statistics import median
 
 import numpy as np
 import pytest
+from engram.studies.hsu2018.cells import published
 
 import engram.methods
 from engram.cli import COMMANDS, main
-from engram.methods import methods
-from engram.studies.hsu2018.cells import published
+from engram.core.registry import METHODS
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")])
 HEAVY = {"reproduce", "search", "bench", "serve", "verify", "report", "data", "diff"}
 """Commands that are long, fetch or serve: their flags are looked up in their help instead."""
-BUILTIN = frozenset(methods())
+BUILTIN = frozenset(METHODS)
 
 
 def blocks(page: Path) -> Iterator[tuple[str, str]]:
@@ -77,8 +77,8 @@ def work(tmp_path, monkeypatch):
 def forget_own_methods() -> None:
     """As in a new process."""
     engram.methods._FILES.clear()
-    for name in set(methods()) - BUILTIN:
-        del methods()[name]
+    for name in set(METHODS) - BUILTIN:
+        del METHODS[name]
 
 
 def answer(arguments: list[str]) -> tuple[int, str]:

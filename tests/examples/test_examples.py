@@ -11,7 +11,7 @@ import pytest
 
 import engram as eg
 from engram.cli import main
-from engram.methods import methods
+from engram.core.registry import METHODS
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 DRIFT = EXAMPLES / "drift.py"
@@ -63,7 +63,7 @@ def test_an_own_regulariser_on_the_command_line(tiny, capsys):
         (written,) = record["spec"]["method"]
         assert (written["name"], written["coef"], len(written["own code"])) == ("drift", 3.0, 16)
     finally:
-        methods().pop("drift", None)
+        METHODS.pop("drift", None)
 
 
 def test_the_sensor_example_reads_the_kind_and_rehearsal_helps(capsys):
