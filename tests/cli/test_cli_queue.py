@@ -111,7 +111,7 @@ def test_reproduce_makes_the_runs_of_columns_and_compare_takes_the_stand_in(
     assert [cell["row"] for cell in found[::2]] == ["1", "11", "21", "31", "41", "51", "61", "71", "78"]
     assert {(cell["column"], cell["n"], cell["note"]) for cell in found} == {
         ("adam", 1, "Cyrillic letters stand in for EMNIST letters"),
-        ("adagrad", 0, ""),
+        ("adagrad", 0, "no runs are recorded"),
     }
     assert all(cell["verdict"] == "missing" for cell in found if cell["column"] == "adagrad")
     again = engram(*call, "--workers", "1")

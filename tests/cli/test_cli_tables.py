@@ -60,9 +60,7 @@ def test_json_has_45_cells_and_variants_only_where_asked_for(engram: Engram, wor
     assert len(both) == 60
     (variant,) = engram("compare", "table2", "--rows", "gem/one-slot", "--columns", "class", "--json").json
     assert (variant["row"], variant["ours"], variant["n"], variant["pairs"]) == ("gem/one-slot", 91.0, 1, 0)
-    assert (
-        len(engram("compare", "table2", "--rows", "gem", "--twins", "--json").json) == 3 + 9
-    )  # 0.1's name of the flag
+    assert len(engram("compare", "table2", "--rows", "gem", "--twins", "--json").json) == 3 + 9  # the old flag
 
 
 @pytest.mark.parametrize(
@@ -80,7 +78,7 @@ def test_json_has_45_cells_and_variants_only_where_asked_for(engram: Engram, wor
         (["compare", "table2", "--results", "nowhere"], "nowhere is not a folder"),
         (["compare", "claims", "--rows", "ewc"], "claims is shown whole"),
         (["compare", "claims", "--protocol", "common"], "claims is shown whole"),
-        (["compare", "table2", "--out", "/dev/full"], "out /dev/full cannot be written: No space left"),
+        (["compare", "table2", "--out", "/dev/full"], "/dev/full cannot be written: No space left"),
         (
             ["compare", "table3", "--rows", "ewc/per-sample", "--columns", "task"],
             "has no column task; choose from domain",
@@ -141,7 +139,7 @@ def test_claims_are_compared_in_every_format(engram: Engram, work: Path) -> None
     assert [claim["claim"] for claim in found] == list(range(1, 11))
     (part,) = [p for p in found[0]["parts"] if p["text"] == "table2 domain: adagrad − si above −2"]
     assert part["ours"]["difference"] == pytest.approx(-8.0)
-    assert (part["ours"]["outcome"], found[0]["ours"], found[0]["published"]) == ("fails", "fails", "fails")
+    assert (part["ours"]["outcome"], found[0]["ours"], found[0]["print"]) == ("fails", "fails", "fails")
     shown = engram("compare", "claims").out
     assert "table2 domain: adagrad − si above −2: published fails, −6.68" in shown
     assert "ours fails, −8.00" in shown

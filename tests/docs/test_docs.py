@@ -238,7 +238,8 @@ def test_both_optimisers_of_the_queue_stand_beside_the_published_ones(hooks):
     assert every[6].split(" | ")[2] == after(11, name="si", coef=50, reset_optimizer=True)
     assert rows["Online EWC, worst: published"].startswith("99.81 | 92.29 | ")
     assert re.search(
-        r"Within 5 points of the published numbers: \d+ of 36 cells with a new optimiser for each task, \d+ of 36 with one",
+        r"Within 5 points of the published numbers: "
+        r"\d+ of 36 cells with a new optimiser for each task, \d+ of 36 with one",
         text,
     )
 
