@@ -196,7 +196,8 @@ class ReproduceOptions(EngineOptions):
 
 def reproduce_command(arguments: list[str]) -> int:
     """The command."""
-    words = with_name(with_files(arguments), "table", study_names())
+    short = (*(name.removeprefix("hsu2018/") for name in study_names()), "or a TOML file")
+    words = with_name(with_files(arguments), "table", short)
     options = parse_options(ReproduceOptions, words, "engram reproduce")
     try:
         wanted = find_study(options.table)

@@ -10,10 +10,18 @@ import pytest
 from cli_helpers import Answer, arrays
 
 from engram.cli import main
+from engram.core.registry import REGISTRIES
 from engram.data import DataError, images
 
 START = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); from engram.cli import main; main()"
 """The command, with Ctrl-C in force also where the test's own process was started in the background."""
+
+
+@pytest.fixture(autouse=True)
+def _own_entries_end_with_the_test(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a test loads from files is not there for the next one."""
+    for registry in REGISTRIES:
+        monkeypatch.setattr(registry, "added", dict(registry.added))
 
 
 @pytest.fixture

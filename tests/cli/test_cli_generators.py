@@ -37,10 +37,10 @@ def test_a_dry_run_shows_the_protocol_of_the_row_and_that_of_all_others(
         assert own.json["sources"][source] == "van de Ven & Tolias' code of September 2018"
     for group in ("training", "scenario", "net"):
         assert common.json["spec"][group] == adam.json["spec"][group]
-    assert "the preset of" in own.err
+    assert "the default of" in own.err
     assert "normalize None, order shuffled" in own.err
     assert "--protocol" in own.err
-    assert "the preset of" not in common.err
+    assert "the default of" not in common.err
     assert list(work.iterdir()) == []
 
 

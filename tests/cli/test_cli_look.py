@@ -10,35 +10,29 @@ from pathlib import Path
 import numpy as np
 import pytest
 from cli_helpers import Answer, arrays
-from engram.studies.hsu2018.cells import TABLES, cells, preset_name
 from rich.console import Console
+from setting_records import run
 
+from engram.cli import COMMANDS
 from engram.data import images
-from engram.report.tables import TITLES, print_cells
-from engram.runs.records import Record, append
+from engram.report.written import show_table
+from engram.runs.records import append_record
+from engram.studies.catalog import built_in_study
+from engram.workbench import make_table
 
 Engram = Callable[..., Answer]
 CELL = {"row", "column", "ours", "std", "n", "paper", "paper_std", "verdict", "telling", "failed", "note"}
-
-
-def recorded(table: str, row: str, column: str, seed: int, accuracy: float) -> Record:
-    return Record(
-        key=f"{row}{column}{seed}", scenario="", method=row, seed=seed, spec={"seed": seed}, status="done",
-        average_accuracy=accuracy, preset=preset_name(table, row, column),
-    )  # fmt: skip
 
 
 @pytest.mark.parametrize("call", [[], ["--help"], ["-h"], ["help"]])
 def test_help_names_every_command(engram: Engram, call: list[str]) -> None:
     answer = engram(*call)
     assert (answer.status, answer.err) == (0, "")
-    for command in ("run", "reproduce", "compare", "report", "serve", "describe", "ls", "data", "bench"):
+    for command in COMMANDS:
         assert f"\n  {command} " in answer.out
 
 
-@pytest.mark.parametrize(
-    "command", ["run", "reproduce", "compare", "report", "serve", "describe", "ls", "data", "bench"]
-)
+@pytest.mark.parametrize("command", list(COMMANDS))
 def test_every_command_has_help(engram: Engram, command: str) -> None:
     answer = engram(command, "--help")
     assert (answer.status, answer.err) == (0, "")
@@ -72,6 +66,8 @@ def test_the_version_is_the_package_s(engram: Engram) -> None:
         ["compare", "table2"],
         ["compare", "table2", "--json"],
         ["compare", "claims"],
+        ["ls", "studies"],
+        ["ls", "runs"],
         ["bogus"],
     ],
 )
@@ -93,6 +89,9 @@ def test_torch_is_not_imported(call: list[str], work: Path) -> None:
         ("scenarios", {"scenario", "kinds"}, "split-mnist"),
         ("datasets", {"dataset", "source", "licence", "citation", "here"}, "mnist"),
         ("tables", {"table", "rows", "columns"}, "table2"),
+        ("studies", {"study", "paper", "cells", "published", "seeds", "variants"}, "hsu2018/table2"),
+        ("nets", {"net", "what", "fields"}, "cnn"),
+        ("metrics", {"metric", "what"}, "average-accuracy"),
     ],
 )
 def test_listings_are_tables_or_json(engram: Engram, what: str, keys: set[str], first: str) -> None:
@@ -169,7 +168,7 @@ def test_describe_splits_a_set_whose_classes_do_not_pair_up(engram: Engram, data
 
 
 def test_describe_of_iid_tasks_speaks_of_no_forgetting(engram: Engram, data: Path) -> None:
-    assert "near it is forgetting" not in engram("describe", "permuted-tiny/iid", "--permutations", "2").out
+    assert "near it means forgetting" not in engram("describe", "permuted-tiny/iid", "--permutations", "2").out
 
 
 @pytest.fixture(scope="module")
@@ -235,10 +234,10 @@ def test_an_empty_results_folder_is_said_to_be_empty(engram: Engram, work: Path)
     assert "no records in nothing" in answer.out + answer.err
 
 
-def test_records_are_set_beside_print(engram: Engram, work: Path) -> None:
+def test_records_are_compared_with_published_numbers(engram: Engram, work: Path) -> None:
     for seed, accuracy in enumerate((19.70, 19.80, 19.90)):
-        append(Path("results/table2.jsonl"), recorded("table2", "adam", "class", seed, accuracy))
-    append(Path("results/table2.jsonl"), recorded("table2", "sgd", "class", 0, 50.0))
+        append_record(Path("results/table2.jsonl"), run("adam", "class", seed, accuracy))
+    append_record(Path("results/table2.jsonl"), run("sgd", "class", 0, 50.0))
     found = {cell["row"]: cell for cell in engram("compare", "table2", "--columns", "class", "--json").json}
     assert found["adam"]["ours"] == pytest.approx(19.8)
     assert found["adam"]["std"] == pytest.approx(0.0816, abs=1e-4)
@@ -250,11 +249,11 @@ def test_records_are_set_beside_print(engram: Engram, work: Path) -> None:
 
 
 def test_a_seed_counts_once_however_many_records_it_has(engram: Engram, work: Path) -> None:
-    one = recorded("table2", "adam", "class", 0, 19.7)
-    other = recorded("table2", "adam", "class", 0, 19.7)
+    one = run("adam", "class", 0, 19.7)
+    other = run("adam", "class", 0, 19.7)
     other.key = "the same run with more threads, or looked at more often"
     for record in (one, other):
-        append(Path("results/table2.jsonl"), record)
+        append_record(Path("results/table2.jsonl"), record)
     (cell,) = engram("compare", "table2", "--rows", "adam", "--columns", "class", "--json").json
     assert cell["n"] == 1
 
@@ -262,17 +261,18 @@ def test_a_seed_counts_once_however_many_records_it_has(engram: Engram, work: Pa
 @pytest.mark.parametrize(("table", "width"), [("table2", 80), ("table3", 80), ("table4", 100), ("table4", 150)])
 def test_a_narrow_terminal_loses_neither_names_nor_numbers(table: str, width: int) -> None:
     records = [
-        recorded(table, row, column, seed, 91.0 + seed)
+        run(row, column, seed, 91.0 + seed, table)
         for row in ("adam", "rehearsal-c")
-        for column in TABLES[table][1]
+        for column in built_in_study(table).columns
         for seed in range(10)
     ]
-    found = cells(table, records, ["adam", "rehearsal-c"])
+    study = built_in_study(table)
+    found = make_table(study, records, rows=["adam", "rehearsal-c"]).cells
     page = io.StringIO()
-    print_cells(table, found, Console(file=page, width=width))
+    show_table(study, found, [], Console(file=page, width=width))
     text = " ".join(page.getvalue().replace("│", " ").split())
     for cell in found:
-        assert TITLES[cell.row].split()[0] in text
+        assert study.row_title(cell.row).split()[0] in text
         assert f"{cell.paper:.2f} ± {cell.paper_std:.2f}" in text
     assert text.count("95.50 ± 2.87") == len(found)
 

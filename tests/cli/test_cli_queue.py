@@ -2,13 +2,18 @@
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from cli_helpers import Answer, arrays
-from engram.studies.hsu2018.long_queue import SCENARIOS
+from setting_records import run_of
 
-from engram.runs.records import Record, append
+from engram.runs.records import append_record
+from engram.runs.setting import Setting
+from engram.studies.catalog import results_of
+from engram.studies.hsu2018.queue import QUEUES
+from engram.studies.study import Study
 
 Engram = Callable[..., Answer]
 UNLIKE = ["normalised by different statistics", "normalise all datasets alike", "or use another method"]
@@ -49,7 +54,7 @@ def test_runs_name_what_stands_in_for_emnist_letters(engram: Engram, work: Path,
     answer = engram("run", "long-queue/task", "adam", "--letters", "cyrillic-letters", "--epochs", "1", "--json")
     assert answer.status == 0, answer.err
     (record,) = answer.records
-    assert record["scenario"] == SCENARIOS["cyrillic-letters"] == "long-queue-with-cyrillic-letters/task"
+    assert record["scenario"] == QUEUES["cyrillic-letters"] == "long-queue-with-cyrillic-letters/task"
     assert list(record["spec"]["scenario"]["images"]) == PAPER.replace("emnist", "cyrillic").split("+")
     assert list(record["environment"]["data"]) == PAPER.replace("emnist", "cyrillic").split("+")
     assert [len(row) for row in record["accuracy"]] == list(range(1, 79))
@@ -101,12 +106,12 @@ def test_reproduce_makes_the_runs_of_columns_and_compare_takes_the_stand_in(
     answer = engram(*call, "--workers", "1")
     assert answer.status == 0, answer.err
     assert "Cyrillic letters stand in for EMNIST letters" in answer.out
-    assert (work / "results/table5.jsonl").is_file()
+    assert (work / "results/hsu2018/table5.jsonl").is_file()
     found = engram("compare", "table5", "--columns", "adam", "adagrad", "--json").json
     assert [cell["row"] for cell in found[::2]] == ["1", "11", "21", "31", "41", "51", "61", "71", "78"]
     assert {(cell["column"], cell["n"], cell["note"]) for cell in found} == {
         ("adam", 1, "Cyrillic letters stand in for EMNIST letters"),
-        ("adagrad", 0, ""),
+        ("adagrad", 0, "no runs are recorded"),
     }
     assert all(cell["verdict"] == "missing" for cell in found if cell["column"] == "adagrad")
     again = engram(*call, "--workers", "1")
@@ -116,25 +121,26 @@ def test_reproduce_makes_the_runs_of_columns_and_compare_takes_the_stand_in(
 def test_the_protocol_decides_which_runs_are_made_and_compared(
     engram: Engram, work: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """No run is made: the labels are looked at, and records are written by hand."""
-    made: dict[str, list[str]] = {}
+    """No run is made: the settings are looked at, and records are written by hand."""
+    made: dict[str, list[Setting]] = {}
     for protocol, accuracy in (("own", 80.0), ("common", 85.0)):
 
-        def note(table: str, labels: list[str], *_: object, protocol: str = protocol) -> int:
-            made[protocol] = labels
+        def note(study: Study, *_: object, protocol: str, columns: list[str], letters: Any, **__: object) -> int:
+            found = results_of(study).settings_to_run([], columns, protocol, letters=letters)
+            made[protocol] = found
             return 0
 
-        monkeypatch.setattr("engram.cli.tables.make_runs", note)
+        monkeypatch.setattr("engram.cli.study.make_runs", note)
         call = ("reproduce", "table5", "--columns", "adam", "si/best", "--protocol", protocol)
         assert engram(*call, "--letters", "cyrillic-letters").status == 0
-        label = made[protocol][1]
         rows = [[accuracy] * i for i in range(1, 79)]
-        record = Record(label, label.split()[0], "si", 0, {"seed": 0}, "done", rows, accuracy, preset=label)
-        append(Path("results/table5.jsonl"), record)
-    queue = SCENARIOS["cyrillic-letters"]
-    assert made["own"][:2] == [f"{queue} adam", f"{queue} si coef=0.01 reset"]
-    assert made["common"][:2] == [f"{queue} adam", f"{queue} si coef=0.01"]
-    assert [len(labels) for labels in made.values()] == [7, 7]
+        append_record(Path("results/table5.jsonl"), run_of(made[protocol][1], 0, accuracy, accuracy=rows))
+    for protocol, reset in (("own", True), ("common", False)):
+        adam, si, *_ = made[protocol]
+        assert adam.method == "adam"
+        assert (si.method, si.scenario) == ("si", QUEUES["cyrillic-letters"])
+        assert (si.value("method.coef"), si.value("training.reset_optimizer")) == (0.01, reset)
+    assert [len(settings) for settings in made.values()] == [7, 7]
     for protocol, accuracy in (("own", 80.0), ("common", 85.0)):
         call = ("compare", "table5", "--rows", "78", "--columns", "si/best", "--protocol", protocol, "--json")
         assert [cell["ours"] for cell in engram(*call).json] == [accuracy]
@@ -143,7 +149,7 @@ def test_the_protocol_decides_which_runs_are_made_and_compared(
 @pytest.mark.parametrize(
     ("call", "words"),
     [
-        (["run", "split-mnist/task", "adam", "--net", "resnet"], ["net 'resnet' is unknown", "mlp, cnn"]),
+        (["run", "split-mnist/task", "adam", "--net", "resnet"], ["net 'resnet' is unknown", "cnn, mlp"]),
         (["run", "split-tiny/task", "adam", "--net", "cnn"], ["images of 6×6 pixels are too small for net cnn"]),
         (["run", "split-mnist/task", "adam", "--letters", "cyrillic-letters"], ["has no letters to replace"]),
         (["run", "long-queue/task", "adam", "--letters", "greek"], ["dataset 'greek' is unknown"]),
@@ -158,9 +164,9 @@ def test_the_protocol_decides_which_runs_are_made_and_compared(
         (["run", "queue-mnist+svhn/class", "rtf", "--protocol", "common"], UNLIKE),
         (["run", "queue-mnist+svhn/task", "offline+dgr", "--protocol", "common"], UNLIKE),
         (["search", "queue-mnist+svhn/task", "offline+dgr", "--protocol", "common"], UNLIKE),
-        (["reproduce", "table5", "--columns", "sgd"], ["column 'sgd' is not in the table"]),
+        (["reproduce", "table5", "--columns", "sgd"], ["column 'sgd' is unknown"]),
         (["reproduce", "table5", "--columns", "adam", "--seeds", "1"], ["--letters cyrillic-letters"]),
-        (["compare", "table6", "--rows", "2"], ["row '2' is not in the table"]),
+        (["compare", "table6", "--rows", "2"], ["row '2' is unknown"]),
     ],
 )
 def test_what_cannot_be_is_refused_before_anything_runs(
@@ -180,6 +186,6 @@ def test_bench_measures_the_cnn_on_a_queue(
     answer = engram("bench", "long-queue/task", "si", "--letters", "cyrillic-letters", "--net", "cnn", "--json")
     assert answer.status == 0, answer.err
     found = answer.json
-    assert (found["scenario"], found["net"], found["dataloader_ratio"]) == (SCENARIOS["cyrillic-letters"], "cnn", None)
+    assert (found["scenario"], found["net"], found["dataloader_ratio"]) == (QUEUES["cyrillic-letters"], "cnn", None)
     assert 0 < found["products_ms"] == pytest.approx(found["gemm_share"] * found["step_ms"])
     assert 100 < found["peak_mb"] < 1500

@@ -8,8 +8,6 @@ import numpy as np
 import pytest
 from cli_helpers import Answer, arrays, same_but_for_time, written
 
-from engram.methods import methods
-
 Engram = Callable[..., Answer]
 
 KEYS = {
@@ -63,7 +61,6 @@ def test_an_own_image_set_is_not_called_a_published_setting(engram: Engram) -> N
     answer = engram("run", "split-tiny/class", "adam", "--json")
     assert answer.status == 0
     assert "not a published setting" in answer.err
-    assert answer.records[0].get("preset") is None
 
 
 def test_seeds_three_are_0_1_and_2(engram: Engram) -> None:
@@ -117,12 +114,9 @@ def test_a_key_in_runs_can_be_repeated_in_another_folder(engram: Engram) -> None
     assert answer.records[0]["accuracy"] == record["accuracy"]
 
 
-def test_a_key_of_other_code_says_so(engram: Engram, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_key_of_other_code_says_so(engram: Engram, tmp_path: Path) -> None:
     file, found = tmp_path / "edited.py", []
-    monkeypatch.setattr("engram.methods._FILES", {})
     for factor in (1, 2):
-        known = dict(methods())  # other tests do not see what is loaded here
-        monkeypatch.setattr("engram.methods.methods", lambda known=known: known)
         file.write_text(f"import engram as eg\n\nFACTOR = {factor}\n\n\nclass Edited(eg.Method): ...\n")
         call = ("run", "--spec", found[0]) if found else ("run", "split-tiny/class", "edited", *TINY[3:])
         answer = engram(*call, "--method-file", file, "--json")
@@ -198,7 +192,7 @@ def test_a_dry_run_writes_nothing_and_says_what_it_would_cost(engram: Engram, wo
     assert "training.lr" in answer.out
     assert "this command" in answer.out
     assert "engram's default" in answer.out
-    assert "4 steps a run" in answer.out
+    assert "4 steps per run" in answer.out
     assert "bytes: network" in answer.out
     found = engram(*TINY, "--lr", "0.5", "--dry-run", "--seeds", "3", "--json", "--out", "nowhere").json
     assert found.keys() >= {"spec", "key", "sources", "steps", "seconds", "bytes", "runs"}
@@ -226,7 +220,8 @@ def test_a_dry_run_writes_nothing_and_says_what_it_would_cost(engram: Engram, wo
     ids=" ".join,
 )
 def test_a_dry_run_counts_the_steps_that_the_run_takes(engram: Engram, method: list[str]) -> None:
-    call = ("run", "split-tiny/class", *method, "--epochs", "2", "--batch", "16", "--hidden", "8", "--json")
+    length = () if "--steps" in method else ("--epochs", "2")
+    call = ("run", "split-tiny/class", *method, *length, "--batch", "16", "--hidden", "8", "--json")
     expected = engram(*call, "--dry-run").json["steps"]
     (record,) = engram(*call).records
     assert record["steps"] == expected
@@ -246,10 +241,10 @@ def test_another_optimiser_takes_its_own_rate_unless_one_is_given(engram: Engram
 
     assert rate("--lr", "0.05") == (0.05, "this command")
     assert rate("--lr=0.05") == (0.05, "this command")
-    assert rate()[0] == 0.01  # the preset's for SGD, not Adam's
+    assert rate()[0] == 0.01  # the default for SGD, not Adam's
 
 
-def test_a_rate_that_comes_from_the_preset_is_not_said_to_come_from_the_command(engram: Engram) -> None:
+def test_a_rate_that_is_a_default_is_not_said_to_come_from_the_command(engram: Engram) -> None:
     found = engram("run", "split-tiny/class", "adam", "--optimizer", "sgd", "--dry-run", "--json").json
     assert found["sources"]["training.lr"] == "engram's choice, after Split MNIST"  # whose scripts have no such set
 
@@ -286,7 +281,7 @@ def test_the_help_of_a_run_names_values_and_their_sources(engram: Engram) -> Non
     assert answer.status == 0
     for words in ("--lr FLOAT", "(default: 0.001)", "engram's default", "--classes-per-task", "--dry-run", "--out"):
         assert words in answer.out
-    for words in ("--net {mlp,cnn}", "--letters", "--method-file"):
+    for words in ("--net", "--letters", "--file", "--method-file"):
         assert words in answer.out
 
 
@@ -337,10 +332,7 @@ def test_names_with_brackets_are_shown_as_they_are(engram: Engram, data: Path) -
         assert "split-we[ird]/class adam" in engram("run", "split-we[ird]/class", "adam", "--epochs", "1", *more).out
 
 
-def test_a_method_that_ends_the_process_has_failed(engram: Engram, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("engram.methods._FILES", {})
-    known = dict(methods())
-    monkeypatch.setattr("engram.methods.methods", lambda: known)
+def test_a_method_that_ends_the_process_has_failed(engram: Engram) -> None:
     Path("leaves.py").write_text(
         "import sys\nimport engram as eg\n"
         "class Leaves(eg.Method):\n    def end_task(self, learner, task):\n        sys.exit(3)\n"

@@ -126,8 +126,8 @@ def test_a_method_that_looks_at_the_test_images_fails_in_its_trials(engram: Engr
         (["search", "split-tiny/domain", "sgd", "--workers", "0"], ["workers 0", "1 or more"]),
         (["search", "split-tiny/domain", "sgd", "--select-on", "train"], ["train", "holdout", "test"]),
         (["search", "split-tiny/domain", "sgd", "--figure", "a.gif"], ["'.gif' is unknown", ".png", ".pdf"]),
-        (["diff", "a.jsonl"], ["B: the file of records that is held against A"]),
-        (["diff", "a.jsonl", "b.jsonl"], ["a.jsonl is no file", "results/table2.jsonl"]),
+        (["diff", "a.jsonl"], ["B: the file of records that is compared with A"]),
+        (["diff", "a.jsonl", "b.jsonl"], ["a.jsonl is not a file", "results/hsu2018/table2.jsonl"]),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else None,
 )

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 from cli_helpers import Answer
-from engram.studies.hsu2018.presets import PROTOCOLS
 
 Engram = Callable[..., Answer]
 
@@ -71,30 +70,25 @@ def test_bench_measures_replay_by_a_bare_loop_of_the_same_passes(
 
 @pytest.mark.mnist
 @pytest.mark.slow
-def test_reproduce_runs_what_is_missing_and_no_more(
-    engram: Engram, work: Path, mnist: None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(PROTOCOLS["split"], "epochs", 1)  # a quarter of the published budget
-    monkeypatch.setitem(PROTOCOLS["split"], "hidden", (100,))
+def test_reproduce_runs_what_is_missing_and_no_more(engram: Engram, work: Path, mnist: None) -> None:
     call = ("reproduce", "table2", "--rows", "adam", "--columns", "class", "--seeds", "1")
     first = engram(*call)
     assert first.status == 0
     assert "task 5/5" in first.err
     assert "1/1  split-mnist/class adam" in first.err
     assert "n=1 (19.71 ± 0.08)" in first.out
-    (record,) = map(json.loads, Path("results/table2.jsonl").read_text().splitlines())
-    assert record["preset"] == "split-mnist/class adam"
+    (record,) = map(json.loads, Path("results/hsu2018/table2.jsonl").read_text().splitlines())
     assert record["average_accuracy"] == pytest.approx(19.71, abs=1)
 
     second = engram(*call)
     assert second.status == 0
     assert "task 1/5" not in second.err
     assert second.out == first.out
-    assert len(Path("results/table2.jsonl").read_text().splitlines()) == 1
+    assert len(Path("results/hsu2018/table2.jsonl").read_text().splitlines()) == 1
 
     (cell,) = engram("compare", *call[1:-2], "--json").json
     assert (cell["n"], cell["ours"]) == (1, record["average_accuracy"])
 
     same = engram("run", "split-mnist/class", "adam", "--out", "results")
-    assert "; in the tables as split-mnist/class adam" in same.err.replace("\n", " ")
+    assert "; fills hsu2018/table2 adam class" in same.err.replace("\n", " ")
     assert "recorded before" in same.err.replace("\n", " ")

@@ -8,7 +8,7 @@ import pytest
 from cli_helpers import Answer, arrays
 
 import engram as eg
-from engram.runs.records import Record, append
+from engram.runs.records import Record, append_record
 
 Engram = Callable[..., Answer]
 
@@ -25,7 +25,7 @@ def made() -> list[Record]:
 def recorded(made: list[Record], work: Path, data: Path) -> Path:
     """They, in results/tiny.jsonl."""
     for record in made:
-        append(Path("results/tiny.jsonl"), record)
+        append_record(Path("results/tiny.jsonl"), record)
     return Path("results/tiny.jsonl")
 
 
@@ -106,7 +106,7 @@ def test_runs_of_one_s_own_method_are_passed_over(engram: Engram, recorded: Path
     recorded.write_text("".join(json.dumps(line) + "\n" for line in (*others, last)))
     answer = engram("verify", "--sample", "4", "--json")
     assert (answer.status, [one["verification"] for one in answer.json]) == (0, ["same bits"] * 3)
-    assert "passed over, runs of drift: no method of engram's" in answer.err
+    assert "passed over, runs of drift: not a method of engram" in answer.err
 
 
 @pytest.mark.parametrize(

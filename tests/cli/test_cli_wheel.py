@@ -58,7 +58,13 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_it_holds_the_data_files(wheel: Path) -> None:
     names = zipfile.ZipFile(wheel).namelist()
     page = [f"engram/report/page/assets/{name}" for name in ("template.html", "style.css", "page.js")]
-    for name in ("engram/py.typed", "engram/studies/hsu2018/published.json", "engram/benchmarks/dataloader.py", *page):
+    for name in (
+        "engram/py.typed",
+        "engram/studies/hsu2018/table2.toml",
+        "engram/runs/defaults.toml",
+        "engram/benchmarks/dataloader.py",
+        *page,
+    ):
         assert name in names
     top = {name.split("/")[0] for name in names}
     assert {name for name in top if not name.endswith(".dist-info")} == {"engram"}

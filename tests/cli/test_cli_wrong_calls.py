@@ -10,8 +10,6 @@ import numpy as np
 import pytest
 from cli_helpers import Answer, arrays
 
-from engram.methods import methods
-
 Engram = Callable[..., Answer]
 RUN = ("run", "split-tiny/class", "adam")
 PLAIN = "import engram as eg\nclass Unusable(eg.Method):\n"
@@ -110,7 +108,7 @@ Refused = Callable[..., str]
         (["run", "split-tiny/class", "ADAM"], ["'ADAM' is unknown", "did you mean adam"]),
         (["describe", "split-tiny/klass"], ["'split-tiny/klass'", "split-tiny/class"]),
         (["describe", "split-tiny/class", "--pad", "-1"], ["pad -1"]),
-        (["ls", "method"], ["method", "methods, scenarios, datasets, tables"]),
+        (["ls", "method"], ["method", "methods, scenarios, datasets, nets, metrics, tables, studies, runs"]),
         (["ls", "methods", "--jsn"], ["--jsn", "--json"]),
         (["data", "gt"], ["'gt' is unknown", "get, ls"]),
         (["data", "get"], ["name one or more"]),
@@ -182,11 +180,8 @@ def test_values_that_cannot_work_are_refused_before_anything_runs(
     ],
 )
 def test_a_method_file_that_cannot_be_used_is_refused(
-    refused: Refused, data: Path, monkeypatch: pytest.MonkeyPatch, name: str, text: str, words: list[str]
+    refused: Refused, data: Path, name: str, text: str, words: list[str]
 ) -> None:
-    monkeypatch.setattr("engram.methods._FILES", {})
-    known = dict(methods())  # other tests do not see what is loaded here
-    monkeypatch.setattr("engram.methods.methods", lambda: known)
     if name == "taken.py":
         line = text if ":" in text else f"{text}: int = 3"
         fields = f'@dataclass\nclass Taken(eg.Method):\n    """Takes it."""\n\n    {line}\n'
@@ -448,11 +443,8 @@ class Keeps(eg.Method):
     ],
 )
 def test_a_method_of_one_s_own_that_keeps_what_cannot_be_kept_is_refused(
-    refused: Refused, data: Path, monkeypatch: pytest.MonkeyPatch, what: str, flags: list[str], words: str
+    refused: Refused, data: Path, what: str, flags: list[str], words: str
 ) -> None:
-    monkeypatch.setattr("engram.methods._FILES", {})
-    known = dict(methods())
-    monkeypatch.setattr("engram.methods.methods", lambda: known)
     (data / "keeps.py").write_text(KEEPS.replace("WHAT", what))
     assert words in refused("run", "split-tiny/class", "keeps", "--method-file", data / "keeps.py", *flags)
 

@@ -8,10 +8,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 import engram as eg
 from engram.cli import main
-from engram.methods import methods
+from engram.core.registry import METHODS, REGISTRIES
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 DRIFT = EXAMPLES / "drift.py"
@@ -63,7 +64,7 @@ def test_an_own_regulariser_on_the_command_line(tiny, capsys):
         (written,) = record["spec"]["method"]
         assert (written["name"], written["coef"], len(written["own code"])) == ("drift", 3.0, 16)
     finally:
-        methods().pop("drift", None)
+        METHODS.added.pop("drift", None)
 
 
 def test_the_sensor_example_reads_the_kind_and_rehearsal_helps(capsys):
@@ -115,7 +116,86 @@ def test_the_notebook_runs_from_top_to_bottom(small_mnist):
         for output in cell.get("outputs", [])
         if output.output_type == "stream"
     )
-    assert "class learning; who forgets all but the last task scores 20 %" in said
+    assert "class learning; forgetting floor: 20 %" in said
     assert "drift: " in said
     pictures = [o for cell in notebook.cells for o in cell.get("outputs", []) if "image/png" in o.get("data", {})]
     assert len(pictures) == 3
+
+
+@pytest.fixture
+def command(capfd, monkeypatch):
+    """Calls the command line; what it loads from files ends with the test."""
+    for registry in REGISTRIES:
+        monkeypatch.setattr(registry, "added", dict(registry.added))
+
+    def call(*arguments):
+        capfd.readouterr()
+        with pytest.raises(SystemExit) as end:
+            main([str(argument) for argument in arguments])
+        said = capfd.readouterr()
+        assert end.value.code == 0, said.err
+        return said.out
+
+    return call
+
+
+def test_an_own_network_is_one_file(tiny, command):
+    file = EXAMPLES / "own_net.py"
+    call = ("run", "split-tiny/task", "ewc", "--net", "own-net", "--file", file, "--width", "6", "--epochs", "1")
+    record = json.loads(command(*call, "--json"))
+    net = record["spec"]["net"]
+    assert (net["name"], net["width"], net["activation"], len(net["own code"])) == ("own-net", 6, "relu", 16)
+    parameters = (16 * 6 + 6 + 12) + (6 * 6 + 6 + 12) + (6 * 4 + 4)
+    found = json.loads(command("describe", "split-tiny/task", "--net", "own-net", "--file", file, "--json"))["net"]
+    assert (found["name"], found["parameters"]) == ("own-net", (16 + 1 + 2) * 200 + (200 + 1 + 2) * 200 + 201 * 4)
+    assert sum(record["memory"]["network"].values()) == 4 * parameters
+
+
+def test_an_own_scenario_is_one_file(tiny, command):
+    file = EXAMPLES / "own_scenario.py"
+    found = json.loads(command("describe", "inverted-tiny/domain", "--repeats", "3", "--file", file, "--json"))
+    assert (found["kind"], len(found["tasks"]), found["outputs"]) == ("domain", 3, 4)
+    record = json.loads(command("run", "inverted-tiny/domain", "adam", "--file", file, "--epochs", "1", "--json"))
+    assert [len(row) for row in record["accuracy"]] == [1, 2, 3, 4]
+
+
+def test_an_inverted_image_is_255_less_the_image(tiny):
+    spec = importlib.util.spec_from_file_location("own_scenario_example", EXAMPLES / "own_scenario.py")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[module.__name__] = module
+    spec.loader.exec_module(module)
+    plain, inverted, again = module.Inverted(images=(tiny,), kind="domain", repeats=3).tasks(0)
+    rows = torch.arange(5)
+    pixels = [task.train.pixels(rows).int() for task in (plain, inverted, again)]
+    assert torch.equal(pixels[0] + pixels[1], torch.full_like(pixels[0], 255))
+    assert torch.equal(pixels[0], pixels[2])
+
+
+def test_an_own_metric_is_one_file(tiny, command):
+    record = json.loads(command("run", "split-tiny/class", "adam", "--epochs", "1", "--json"))
+    file = EXAMPLES / "own_metric.py"
+    (cell,) = json.loads(command("table", "runs", "--metric", "worst-task", "--file", file, "--json"))
+    assert cell["mean"] == min(record["accuracy"][-1])
+
+
+def test_the_own_study_has_three_rows_two_columns_and_three_seeds(small_mnist, command):
+    command("study", EXAMPLES / "study.toml", "--workers", "1")
+    cells = json.loads(command("study", EXAMPLES / "study.toml", "--json"))
+    assert [(cell["row"], cell["n"]) for cell in cells[::2]] == [("adam", 3), ("rehearsal", 3), ("drift", 3)]
+    by_place = {(cell["row"], cell["column"]): cell["mean"] for cell in cells}
+    assert by_place["rehearsal", "class"] >= by_place["adam", "class"]
+
+
+def test_the_invented_table_is_one_file_with_verdicts(small_mnist, command):
+    file = EXAMPLES / "invented2026.toml"
+    assert "invented" in file.read_text().splitlines()[3].lower()  # the title says that the numbers are made up
+    missing = json.loads(command("compare", file, "--json"))
+    assert {cell["verdict"] for cell in missing} == {"missing"}
+    assert {(cell["row"], cell["column"]): cell["paper"] for cell in missing}["rehearsal", "domain"] == 90.0
+    shown = command("reproduce", file, "--seeds", "1", "--results", "runs", "--workers", "1")
+    assert "does not exist" in shown
+    cells = json.loads(command("compare", file, "--results", "runs", "--variants", "--json"))
+    verdicts = {(cell["row"], cell["column"]): cell["verdict"] for cell in cells}
+    assert verdicts["ewc", "class"] is None  # no published spread, and fewer than three runs of ours
+    assert set(verdicts.values()) <= {"agrees", "higher", "lower", "missing", None}
+    assert [cell["row"] for cell in cells[6:]] == ["rehearsal/half"] * 2
