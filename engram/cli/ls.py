@@ -178,7 +178,7 @@ def list_runs(places: list[str]) -> Rows:
 
     from engram.runs.defaults import changes_from_default
     from engram.runs.records import read_records
-    from engram.runs.setting import group_by_setting, show
+    from engram.runs.setting import group_by_setting
 
     folders = [Path(place) for place in places] or [Path("runs")]
     for folder in folders:
@@ -191,9 +191,7 @@ def list_runs(places: list[str]) -> Rows:
             {
                 "scenario": setting.scenario,
                 "method": setting.method,
-                "values": ", ".join(
-                    f"{n.rpartition('.')[2]} {show(v)}" for n, v in changes_from_default(setting).items()
-                ),
+                "values": changes_text(changes_from_default(setting)),
                 "seeds": len(runs.by_seed),
                 "average_accuracy": round(statistics.fmean(values), 2) if values else None,
                 "failed": runs.failed,
@@ -201,6 +199,12 @@ def list_runs(places: list[str]) -> Rows:
             }
         )
     return rows
+
+
+def changes_text(changes: dict[str, Any]) -> str:
+    from engram.runs.setting import show
+
+    return ", ".join(f"{name.rpartition('.')[2]} {show(value)}" for name, value in changes.items())
 
 
 LISTINGS: dict[str, Callable[[], Rows]] = {

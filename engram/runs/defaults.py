@@ -137,10 +137,8 @@ def changes_from_default(setting: Setting) -> dict[str, Any]:
         usual = default_setting(setting.scenario, setting.method, net=str(setting.value("net.name")))
     except ValueError:  # a scenario or a method that is not known here
         return dict(sorted(setting.values.items()))
-    names = sorted({*setting.values, *usual.values})
-    return {
-        n: setting.value(n) for n in names if differs(setting.value(n), usual.value(n)) and n != f"method.{OWN_CODE}"
-    }
+    names = sorted({*setting.values, *usual.values} - {f"method.{OWN_CODE}"})
+    return {n: setting.value(n) for n in names if differs(setting.value(n), usual.value(n))}
 
 
 def plain_setting(
