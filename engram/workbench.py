@@ -150,11 +150,12 @@ def search_study(
 
 
 def as_study(source: Any) -> Study:
-    """A study from a name, a TOML file, or a dictionary with the same keys."""
+    """A study from a name, a TOML file, or a dictionary with the same keys and, in place of the file's, a `name`."""
     if isinstance(source, Study):
         return source
     if isinstance(source, Mapping):
-        return read_study(source, str(source.get("name", "study")))
+        stated = {key: value for key, value in source.items() if key != "name"}
+        return read_study(stated, str(source.get("name", "study")))
     if isinstance(source, str | Path):
         return find_study(str(source))
     raise StudyError(
