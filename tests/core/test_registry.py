@@ -263,7 +263,7 @@ def test_the_recipe_of_a_scenario_is_the_longest_name_that_it_begins_with(tmp_pa
         ("a+b.py", METHOD.format("x"), r"\+ combines methods"),
         ("empty.py", "x = 1\n", "defines nothing that engram knows: no subclass of engram.Method, engram.Net"),
         ("broken.py", "x = (\n", r"cannot be loaded: SyntaxError: .*line 1"),
-        ("raises.py", "import engram\n\n1 / 0\n", r"cannot be loaded: ZeroDivisionError: .* \(line 3\)"),
+        ("raises.py", "import engram\n\n1 / 0\n", r"cannot be loaded: ZeroDivisionError: .* \(raises.py, line 3\)"),
         ("plain.py", "import engram as eg\nclass A(eg.Method):\n    coef: float = 1.0\n", "put @dataclass above"),
         (
             "kept.py",
