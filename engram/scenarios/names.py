@@ -67,8 +67,9 @@ def parse_name(text: str) -> ScenarioName:
         front = f"queue-{long_queue()}"
     elif front.startswith(WITH):
         front = f"queue-{long_queue(front.removeprefix(WITH))}"
-    maker, dash, dataset = front.partition("-")
-    if maker not in SCENARIOS or not dash or not all(dataset.split("+")):
+    maker = SCENARIOS.first_name(front)
+    dataset = front.removeprefix(f"{maker}-") if maker else ""
+    if not maker or dataset == front or not all(dataset.split("+")):
         patterns = [f"{name}-SET{'+SET' * takes_several(name)}/KIND" for name in SCENARIOS]
         raise ScenarioError(
             unknown("scenario", text, [f"{name}/{kind}" for name in NAMED_SCENARIOS], nearest=2)
@@ -79,7 +80,8 @@ def parse_name(text: str) -> ScenarioName:
 
 def is_name(text: str) -> bool:
     """Whether a word can only be the name of a scenario."""
-    return "/" in text and (text.partition("-")[0] in SCENARIOS or text.startswith(LONG_QUEUE))
+    front = text.rpartition("/")[0]
+    return "/" in text and (bool(SCENARIOS.first_name(front)) or front.startswith(LONG_QUEUE))
 
 
 def with_letters(text: str, letters: str) -> str:
