@@ -1,4 +1,4 @@
-"""`engram study` and `engram table`: a table of one's own, in every format, interrupted, wrong, and from other results."""
+"""`engram study` and `engram table`: one's own table, in every format, interrupted, wrong, from other results."""
 
 import io
 import json
@@ -289,14 +289,9 @@ def test_one_file_brings_a_method_a_network_a_scenario_and_a_metric(
     call = ("run", "backwards-tiny/class", "plain", "--net", "straight", "--no-bias", "--strength", "2")
     answer = engram(*call, "--file", "own.py", "--epochs", "1", "--seeds", "2", "--workers", workers, "--json")
     assert answer.status == 0, answer.err
-    first, second = answer.records
-    assert (first["method"], first["scenario"], first["seed"], second["seed"]) == (
-        "plain",
-        "backwards-tiny/class",
-        *sorted((first["seed"], second["seed"])),
-    )
+    first, second = sorted(answer.records, key=lambda record: int(record["seed"]))  # workers end in any order
+    assert [first[name] for name in ("method", "scenario", "seed")] == ["plain", "backwards-tiny/class", 0]
     assert first["spec"]["net"]["bias"] is False
-    assert first["memory"]["network"] == {"parameters": 4 * 36 * 4} or sum(first["memory"]["network"].values()) == 576
     again = engram("run", "--spec", first["key"], "--file", "own.py", "--out", "again", "--json")
     assert again.status == 0, again.err
     assert (again.records[0]["key"], again.records[0]["accuracy"]) == (first["key"], first["accuracy"])

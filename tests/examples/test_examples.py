@@ -146,9 +146,9 @@ def test_an_own_network_is_one_file(tiny, command):
     net = record["spec"]["net"]
     assert (net["name"], net["width"], net["activation"], len(net["own code"])) == ("own-net", 6, "relu", 16)
     parameters = (16 * 6 + 6 + 12) + (6 * 6 + 6 + 12) + (6 * 4 + 4)
+    assert sum(record["memory"]["kept"].values()) == 2 * 4 * parameters  # importances and centres
     found = json.loads(command("describe", "split-tiny/task", "--net", "own-net", "--file", file, "--json"))["net"]
     assert (found["name"], found["parameters"]) == ("own-net", (16 + 1 + 2) * 200 + (200 + 1 + 2) * 200 + 201 * 4)
-    assert sum(record["memory"]["network"].values()) == 4 * parameters
 
 
 def test_an_own_scenario_is_one_file(tiny, command):
