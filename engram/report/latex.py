@@ -24,6 +24,7 @@ END = (r"\bottomrule", r"\end{tabular}", r"\end{table}")
 
 def write_latex(document: Document) -> str:
     """The table; variants and notes follow."""
+    ended = document.title if document.title.endswith(("?", "!", ".")) else f"{document.title}."
     lines = [PREAMBLE]
     if document.sections:
         lines += latex_table(document)
@@ -38,7 +39,7 @@ def latex_table(document: Document) -> list[str]:
     width = len(document.columns) + document.memory + len(document.extra)
     lines = [
         *BEGIN,
-        rf"\caption{{{escape_latex(document.title)}. {caption(document)}}}",
+        rf"\caption{{{escape_latex(ended)} {caption(document)}}}",
         r"\begin{tabular}{l" + "c" * width + "}",
         r"\toprule",
         *head_lines(document),
