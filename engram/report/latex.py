@@ -24,7 +24,6 @@ END = (r"\bottomrule", r"\end{tabular}", r"\end{table}")
 
 def write_latex(document: Document) -> str:
     """The table; variants and notes follow."""
-    ended = document.title if document.title.endswith(("?", "!", ".")) else f"{document.title}."
     lines = [PREAMBLE]
     if document.sections:
         lines += latex_table(document)
@@ -37,6 +36,7 @@ def write_latex(document: Document) -> str:
 
 def latex_table(document: Document) -> list[str]:
     width = len(document.columns) + document.memory + len(document.extra)
+    ended = document.title if document.title.endswith(("?", "!", ".")) else f"{document.title}."
     lines = [
         *BEGIN,
         rf"\caption{{{escape_latex(ended)} {caption(document)}}}",
