@@ -16,6 +16,7 @@ from engram.cli.options import Flag, flags_of, given
 from engram.core.messages import unknown
 from engram.core.registry import METHODS, NETS
 from engram.learning.budget import fit_budget
+from engram.learning.evaluate import check_needs
 from engram.learning.method import Method
 from engram.learning.train import new_learner
 from engram.runs.checkpoints import check_kept
@@ -67,6 +68,7 @@ def try_spec(spec: Spec) -> None:
     """Draws the tasks, builds network and method and begins the first task: what only they can tell is told before
     anything runs."""
     tasks, method = spec.scenario.tasks(spec.seed), copy.deepcopy(spec.method)
+    check_needs(method, tasks.kind, spec.evaluation)
     try:
         learner = new_learner(tasks, method, spec.net, spec.training, spec.seed, torch.device("cpu"))
         for member in method.members():

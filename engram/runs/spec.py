@@ -17,7 +17,7 @@ from engram.core.messages import unknown
 from engram.core.registry import METHODS, NETS, SCENARIOS
 from engram.data import Images, images
 from engram.learning.combine import combine
-from engram.learning.evaluate import Evaluation, check_needs
+from engram.learning.evaluate import Evaluation
 from engram.learning.learner import Training
 from engram.learning.method import Method
 from engram.nets.mlp import MLP
@@ -57,12 +57,11 @@ class Spec:
 
     def __post_init__(self) -> None:
         if not isinstance(self.seed, int):
-            raise SpecError(f"seed {self.seed!r} is no whole number")
+            raise SpecError(f"seed {self.seed!r} is not a whole number")
         if isinstance(self.threads, bool) or not isinstance(self.threads, int) or not 1 <= self.threads <= MOST_THREADS:
             raise SpecError(f"threads {self.threads} is out of range; give 1 to {MOST_THREADS}")
         if not isinstance(self.device, str):
-            raise SpecError(f"device {self.device!r} is no name of one, as cpu or cuda:0")
-        check_needs(self.method, self.scenario.kind, self.evaluation)
+            raise SpecError(f"device {self.device!r} is not a device name such as cpu or cuda:0")
 
     def __str__(self) -> str:
         return f"{self.scenario_name} {self.method_name} seed {self.seed}"

@@ -92,7 +92,7 @@ def test_a_method_that_needs_task_identity_is_refused_before_anything_runs(kind)
         go(kind, Gated, watch=told.append)
     assert told == []
     with pytest.raises(ValueError, match="Gated needs task identity"):
-        Spec(eg.split(blobs(4), kind=kind), Gated())
+        eg.run(eg.split(blobs(4), kind=kind), Gated())
     with pytest.raises(ValueError, match="Gated needs task identity"):
         go(kind, lambda: combine([eg.L2(), Gated()]))
 

@@ -1,0 +1,60 @@
+"""Methods of one's own on the command line: what they need is enforced, and where they fail is said."""
+
+from pathlib import Path
+
+import pytest
+
+from engram.core.registry import METHODS
+
+FLAGS = ("--hidden", "8", "--epochs", "1", "--batch", "8")
+GATED = """
+from dataclasses import dataclass
+
+import engram as eg
+
+
+@dataclass
+class Gated(eg.Method):
+    needs = frozenset({"task identity"})
+
+    def scores(self, learner, x, task):
+        return learner.logits(x) * (1 + task)
+"""
+FAILING = """
+from dataclasses import dataclass
+
+import engram as eg
+
+
+@dataclass
+class Failing(eg.Method):
+    def after_step(self, learner, batch):
+        raise RuntimeError("too late")
+"""
+
+
+@pytest.fixture(autouse=True)
+def _apart(data, work, monkeypatch):
+    monkeypatch.setattr(METHODS, "added", {})
+    monkeypatch.setattr("engram.core.code._LOADED", {})
+
+
+def test_task_identity_is_refused_outside_task_learning_unless_it_is_given_and_recorded(engram, tmp_path: Path):
+    file = tmp_path / "gated.py"
+    file.write_text(GATED)
+    call = ("run", "split-tiny/domain", "gated", "--file", file, *FLAGS, "--json")
+    refused = engram(*call)
+    assert refused.status == 2
+    assert "Gated needs task identity, which domain learning does not have" in refused.err
+    assert "--give-task-identity" in refused.err
+    given = engram(*call, "--give-task-identity")
+    assert given.status == 0, given.err
+    assert given.records[0]["spec"]["evaluation"]["give_task_identity"] is True
+
+
+def test_a_failure_names_the_file_the_line_and_the_record(engram, tmp_path: Path):
+    file = tmp_path / "failing.py"
+    file.write_text(FAILING)
+    answer = engram("run", "split-tiny/class", "failing", "--file", file, *FLAGS)
+    assert answer.status == 1
+    assert "RuntimeError: too late (failing.py, line 10); the whole traceback is in record" in answer.err
