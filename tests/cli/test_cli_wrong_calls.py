@@ -168,7 +168,11 @@ def test_values_that_cannot_work_are_refused_before_anything_runs(
         ("unusable.py", "class Unusable: ...", ["no subclass of engram.Method"]),
         ("unusable.py", "def f(:", ["unusable.py cannot be loaded", "SyntaxError"]),
         ("unusable.py", "raise SystemExit", ["unusable.py cannot be loaded", "SystemExit"]),
-        ("taken.py", "coef: float", ["taken.py: Taken cannot be made of flags", "field coef has no default", "a default"]),
+        (
+            "taken.py",
+            "coef: float",
+            ["taken.py: Taken cannot be made of flags", "field coef has no default", "a default"],
+        ),
         ("taken.py", "coef: Nothing = 1", ["cannot be made of flags", "NameError"]),
         ("taken.py", "path: Path = Path()", ["cannot be made of flags", "JSON"]),
         ("taken.py", "some: dict = field(default_factory=dict)", ["cannot be made of flags", "unhashable"]),
