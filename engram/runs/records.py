@@ -143,7 +143,7 @@ def well_typed(record: Record) -> bool:
         all(isinstance(text, str) for text in (record.key, record.scenario, record.method, record.status))
         and isinstance(record.seed, int)
         and all(isinstance(d, dict) for d in (record.spec, record.environment, record.search, record.memory))
-        and all(value is None or is_finite_number(value) for value in (getattr(record, name) for name in RECORDED_METRICS))
+        and all(v is None or is_finite_number(v) for v in (getattr(record, name) for name in RECORDED_METRICS))
         and all(is_finite_number(value) for value in (record.steps, record.seconds))
         and isinstance(record.accuracy, list)
         and all(isinstance(row, list) and are_finite_numbers(row) for row in record.accuracy)
