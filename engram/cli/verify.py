@@ -36,7 +36,7 @@ class VerifyOptions:
     """Runs recorded runs again, picked at random: same bits, within spread, or moved. Records nothing."""
 
     table: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="[TABLE]")] = ""
-    """Only records of this table, for example table2 or hsu2018/table2; by default of all."""
+    """Only records of this table: table2, hsu2018/table2, or the TOML file of a study; by default of all."""
     sample: int = 3
     """Number of runs."""
     seed: int | None = None
@@ -78,10 +78,11 @@ def verify_command(arguments: list[str]) -> int:
 
 
 def chosen_files(options: VerifyOptions) -> list[Path]:
-    """The files of records that are meant: `table2` names results/hsu2018/table2.jsonl; nothing names all."""
+    """The files of records that are meant: `table2` names results/hsu2018/table2.jsonl, `mine.toml` the records of that
+    study, mine/records.jsonl; nothing names all."""
     files = record_files(options.results) if options.results.is_dir() else []
-    names = {file: str(file.relative_to(options.results).with_suffix("")) for file in files}
-    table = options.table
+    names = {file: str(file.relative_to(options.results).with_suffix("")).removesuffix("/records") for file in files}
+    table = Path(options.table).stem if options.table.endswith(".toml") else options.table
     found = [file for file, name in names.items() if not table or name == table or name.rpartition("/")[2] == table]
     if table and not found:
         choices = ", ".join(names.values()) or "nothing: there are no records"

@@ -123,3 +123,12 @@ def test_what_cannot_be_verified_is_refused(engram: Engram, recorded: Path, call
     answer = engram(*call)
     assert answer.status == 2
     assert says in answer.err
+
+
+def test_the_runs_of_a_study_are_named_by_its_file(engram: Engram, work: Path, data: Path) -> None:
+    text = '[columns]\nclass = "split-tiny/class"\n[rows]\nadam = {}\n[training]\nepochs = 1\n'
+    (work / "mine.toml").write_text(f"seeds = 1\n{text}")
+    assert engram("study", "mine.toml", "--workers", "1").status == 0
+    for name in ("mine", "mine.toml"):
+        (again,) = engram("verify", name, "--results", "runs", "--sample", "1", "--json").json
+        assert again["verification"] == "same bits"

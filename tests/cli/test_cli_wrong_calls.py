@@ -164,17 +164,21 @@ def test_values_that_cannot_work_are_refused_before_anything_runs(
 @pytest.mark.parametrize(
     ("name", "text", "words"),
     [
-        ("unusable.txt", "", ["unusable.txt is no Python file", ".py"]),
-        ("unusable.py", "class Unusable: ...", ["unusable.py defines no subclass of engram.Method"]),
+        ("unusable.txt", "", ["unusable.txt is not a Python file", ".py"]),
+        ("unusable.py", "class Unusable: ...", ["no subclass of engram.Method"]),
         ("unusable.py", "def f(:", ["unusable.py cannot be loaded", "SyntaxError"]),
         ("unusable.py", "raise SystemExit", ["unusable.py cannot be loaded", "SystemExit"]),
-        ("taken.py", "coef: float", ["taken.py: Taken cannot be made of flags", "missing 1 required", "a default"]),
+        (
+            "taken.py",
+            "coef: float",
+            ["taken.py: Taken cannot be made of flags", "field coef has no default", "a default"],
+        ),
         ("taken.py", "coef: Nothing = 1", ["cannot be made of flags", "NameError"]),
         ("taken.py", "path: Path = Path()", ["cannot be made of flags", "JSON"]),
         ("taken.py", "some: dict = field(default_factory=dict)", ["cannot be made of flags", "unhashable"]),
         ("taken.py", "some: int = field(default=1, init=False)", ["field some has init=False"]),
-        ("un+usable.py", "", ["un+usable.py: + stands between methods", "another name"]),
-        ("unusable.py", f"{PLAIN}    coef: float = 1.0", ["coef is annotated but no field", "put @dataclass above"]),
+        ("un+usable.py", "", ["un+usable.py: + combines methods", "another name"]),
+        ("unusable.py", f"{PLAIN}    coef: float = 1.0", ["coef is annotated but not a field", "put @dataclass above"]),
         ("taken.py", "steps", ["the method's field steps", "another name"]),
         ("taken.py", "seeds", ["the method's field seeds", "another name"]),
     ],
@@ -439,7 +443,7 @@ class Keeps(eg.Method):
     [
         ("np.zeros(10)", [], "big is kept and holds a ndarray; keep tensors"),
         ("{'a': [np.zeros(10)]}", [], "big is kept and holds a ndarray; keep tensors"),
-        ("[torch.zeros(100_000)]", ["--memory-budget", "1000"], "keeps does not say how much it keeps"),
+        ("[torch.zeros(100_000)]", ["--memory-budget", "1000"], "keeps does not state how much it keeps"),
     ],
 )
 def test_a_method_of_one_s_own_that_keeps_what_cannot_be_kept_is_refused(
