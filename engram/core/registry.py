@@ -11,6 +11,7 @@ import dataclasses
 import importlib
 import inspect
 import json
+import sys
 import traceback
 from collections.abc import Iterator, MutableMapping
 from functools import cached_property
@@ -72,7 +73,12 @@ class Registry(MutableMapping[str, type[T]], Generic[T]):
         return found
 
     def __setitem__(self, name: str, entry: type[T]) -> None:
-        self.added[name] = entry
+        module, class_name = self.built_in.get(name, ("", ""))
+        if getattr(sys.modules.get(module), class_name, None) is entry:  # the package's own, put back
+            self.added.pop(name, None)
+            self.removed.discard(name)
+        else:
+            self.added[name] = entry
 
     def __delitem__(self, name: str) -> None:
         if self.added.pop(name, None) is None:

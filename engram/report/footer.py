@@ -56,7 +56,7 @@ def tests_text(study: Study, cells: Sequence[Cell]) -> list[str]:
     lines = [
         f"* differs from {name}, the baseline: p below {ALPHA:g} in a two-sided paired permutation test over common "
         f"seeds, after Holm's correction over {count(len(counted), 'test')}."
-    ]
+    ] * bool(counted)
     rest = len(tests) - len(counted)
     if rest:
         lines.append(

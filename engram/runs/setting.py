@@ -76,7 +76,7 @@ class Setting:
         parts = [("scenario", SCENARIOS, scenario_class(self.scenario)), ("net", NETS, str(self.value("net.name")))]
         parts += [("method" if len(self.members) == 1 else f"method.{m}", METHODS, m) for m in self.members]
         own: dict[str, Any] = {group: registry.added[name] for group, registry, name in parts if name in registry.added}
-        hashes = {f"{group}.{OWN_CODE}": hash_code(entry) for group, entry in own.items()}
+        hashes = {f"{group}.{OWN_CODE}": code for group, entry in own.items() if (code := hash_code(entry))}
         return Setting(self.scenario, self.method, {**self.values, **hashes}, self.sources) if hashes else self
 
 

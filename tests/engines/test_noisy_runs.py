@@ -1,5 +1,7 @@
 """Dropout, batch norm and augmentation: the same bits alone, in workers, on Ray, and after SIGKILL."""
 
+import os
+import sys
 from contextlib import closing
 from pathlib import Path
 
@@ -49,14 +51,19 @@ def test_two_workers_and_a_killed_one_give_the_bits_of_this_process(spec, tmp_pa
 
 @pytest.mark.slow
 def test_ray_gives_the_bits_of_this_process(spec, tmp_path, monkeypatch):
-    pytest.importorskip("ray", reason="the extra ray is not installed")
-    import os
-    import sys
+    ray = pytest.importorskip("ray", reason="the extra ray is not installed")
+    from ray.cluster_utils import Cluster
 
     from engram.engines.ray import OnRay
 
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
     here = measured(compute(spec))
-    with closing(OnRay(None, 1)) as engine:
-        ((_, record),) = run_jobs([Job(spec)], tmp_path, engine=engine)
+    small = {"num_cpus": 1, "object_store_memory": 80 * 2**20, "include_dashboard": False}
+    cluster = Cluster(initialize_head=True, head_node_args=small)
+    try:
+        with closing(OnRay(cluster.address, 1)) as engine:
+            ((_, record),) = run_jobs([Job(spec)], tmp_path, engine=engine)
+    finally:
+        ray.shutdown()
+        cluster.shutdown()
     assert measured(record) == here

@@ -11,12 +11,12 @@ from page_helpers import record, usual_id
 
 from engram.report.page.assemble import assemble
 from engram.report.page.server import Latest, Server
-from engram.runs import records
+from engram.runs.records import append_record, read_records
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    records.append(tmp_path / "a.jsonl", record("adam", 0, 20.0, published=True))
+    append_record(tmp_path / "a.jsonl", record("adam", 0, 20.0, published=True))
     return tmp_path
 
 
@@ -26,7 +26,7 @@ def server(folder: Path) -> Iterator[Server]:
         return sorted(folder.glob("*.jsonl"))
 
     def make():
-        return {**assemble([r for file in files() for r in records.read(file)]), "sources": str(folder)}
+        return {**assemble(read_records(*files())), "sources": str(folder)}
 
     with Server(Latest(files, make)) as found:
         thread = threading.Thread(target=found.serve_forever, kwargs={"poll_interval": 0.02})
@@ -71,7 +71,7 @@ def test_what_is_known_is_not_sent_again_until_a_record_comes(server: Server, fo
     tag = ask(server, "/data.json")[0].headers["ETag"]
     answer, body = ask(server, "/data.json", If_None_Match=tag)
     assert (answer.status, body) == (304, b"")
-    records.append(folder / "b.jsonl", record("adam", 1, 30.0, published=True))
+    append_record(folder / "b.jsonl", record("adam", 1, 30.0, published=True))
     answer, body = ask(server, "/data.json", If_None_Match=tag)
     assert answer.status == 200
     assert json.loads(body)["settings"][usual_id("split-mnist/class", "adam")]["mean"] == 25.0
@@ -108,7 +108,7 @@ def test_the_open_page_shows_a_record_that_arrives_and_stays_where_it_is(server:
     page.open(server.address + "#cell/table2/adam/class", height=500)
     page.wait("document.getElementById('live').textContent === 'live, 1 run'")
     page.js("document.documentElement.scrollTop = 300; document.getElementById('details').scrollTop = 120")
-    records.append(folder / "b.jsonl", record("adam", 1, 30.0, published=True))
+    append_record(folder / "b.jsonl", record("adam", 1, 30.0, published=True))
     page.wait("document.getElementById('live').textContent === 'live, 2 runs'")
     assert page.texts("#details dd")[0] == "25.00 ± 5.00"
     assert page.js("return [document.documentElement.scrollTop, document.getElementById('details').scrollTop]") == [

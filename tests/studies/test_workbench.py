@@ -117,7 +117,7 @@ def test_settings_that_the_parts_do_not_tell_apart_get_rows_of_their_own():
     assert {(c.row, c.column): c.ours for c in table.cells if c.n} == {
         ("si (lr 0.001)", "split-mnist/class"): 20.0,
         ("si (lr 0.5)", "split-mnist/class"): 30.0,
-        ("si", "split-mnist/task"): 90.0,
+        ("si (lr 0.001)", "split-mnist/task"): 90.0,
     }
 
 
