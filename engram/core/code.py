@@ -113,8 +113,12 @@ def load_user_file(file: UserFile) -> ModuleType:
     sys.modules[module.__name__] = module  # dataclasses look their module up there
     vars(module)[SOURCE] = file.whole
     exec(compile(file.text, file.path, "exec", dont_inherit=True), vars(module))
-    _LOADED[file.path] = file
     return module
+
+
+def remember_file(file: UserFile) -> None:
+    """Notes that a file was loaded and taken: other processes will load it too."""
+    _LOADED[file.path] = file
 
 
 @cache

@@ -19,7 +19,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, ClassVar, Generic, NamedTuple, TypeVar, get_origin, get_type_hints
 
-from engram.core.code import UserFile, load_user_file, read_user_file, user_place
+from engram.core.code import UserFile, load_user_file, read_user_file, remember_file, user_place
 from engram.core.facts import COMPUTED, ROOT, Facts, class_facts, inherits, parse_module
 from engram.core.messages import unknown
 
@@ -175,6 +175,7 @@ def load_file(path: Path | UserFile) -> list[Loaded]:
     if not found:
         bases = ", ".join(f"engram.{registry.base[1]}" for registry in FROM_FILES)
         raise ValueError(f"file {where} defines nothing that engram knows: no subclass of {bases}")
+    remember_file(file)
     return found
 
 

@@ -9,6 +9,7 @@ import pytest
 from helpers import blobs
 
 import engram as eg
+from engram.core.code import loaded_files
 from engram.core.facts import COMPUTED, class_facts
 from engram.core.registry import FIGURES, METHODS, METRICS, NETS, REGISTRIES, SCENARIOS, Loaded, facts_of, load_file
 from engram.runs.records import Record
@@ -295,3 +296,12 @@ def test_files_beside_a_file_can_be_imported_by_it(tmp_path):
         text = "import engram as eg\nfrom helper import FACTOR\n\n\nclass Mine(eg.Method):\n    factor = FACTOR\n"
         load_file(write(place / f"mine_{folder}.py", text))
     assert (METHODS["mine-one"].factor, METHODS["mine-two"].factor) == (2.0, 3.0)
+
+
+def test_a_file_that_is_refused_is_not_loaded_by_other_processes(tmp_path, monkeypatch):
+    monkeypatch.setattr("engram.core.code._LOADED", {})
+    file = tmp_path / "nothing.py"
+    file.write_text("x = 1\n")
+    with pytest.raises(ValueError, match="defines nothing that engram knows"):
+        load_file(file)
+    assert loaded_files() == ()
