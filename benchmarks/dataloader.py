@@ -92,7 +92,7 @@ def train(net: nn.Module, batches: Any, optimizer: torch.optim.Optimizer, output
 
 def main(name: str, classes: int, *hidden: int) -> None:
     """Says how many steps a pass has, then for each line of the input how many seconds one took."""
-    from engram.data import images
+    from engram.data.catalog import images
 
     torch.set_num_threads(1)
     found = images(name)

@@ -19,24 +19,35 @@ if TYPE_CHECKING:
     from engram.checks.contract import check as check
     from engram.core.ranges import Each as Each
     from engram.core.ranges import Log as Log
-    from engram.data import Images as Images
-    from engram.data import images as images
+    from engram.data.arrays import Arrays as Arrays
+    from engram.data.catalog import images as images
+    from engram.data.images import Images as Images
     from engram.learning.budget import fit_budget as fit_budget
+    from engram.learning.buffer import Buffer as Buffer
     from engram.learning.evaluate import Evaluation as Evaluation
     from engram.learning.learner import Learner as Learner
     from engram.learning.learner import Params as Params
     from engram.learning.learner import Training as Training
     from engram.learning.method import Method as Method
     from engram.methods._penalty import QuadraticPenalty as QuadraticPenalty
+    from engram.methods.a_gem import AGEM as AGEM
     from engram.methods.adagrad import Adagrad as Adagrad
     from engram.methods.adam import Adam as Adam
+    from engram.methods.der import DER as DER
+    from engram.methods.der_pp import DERpp as DERpp
     from engram.methods.dgr import DGR as DGR
+    from engram.methods.er import ER as ER
+    from engram.methods.er_ace import ERACE as ERACE
     from engram.methods.ewc import EWC as EWC
+    from engram.methods.fdr import FDR as FDR
+    from engram.methods.gdumb import GDumb as GDumb
     from engram.methods.gem import GEM as GEM
     from engram.methods.gem_textbook import GEMTextbook as GEMTextbook
+    from engram.methods.icarl import ICaRL as ICaRL
     from engram.methods.l2 import L2 as L2
     from engram.methods.lwf import LwF as LwF
     from engram.methods.mas import MAS as MAS
+    from engram.methods.mir import MIR as MIR
     from engram.methods.offline import Offline as Offline
     from engram.methods.online_ewc import OnlineEWC as OnlineEWC
     from engram.methods.rehearsal import Rehearsal as Rehearsal
@@ -45,8 +56,11 @@ if TYPE_CHECKING:
     from engram.methods.sgd import SGD as SGD
     from engram.methods.si import SI as SI
     from engram.nets.cnn import CNN as CNN
+    from engram.nets.convnet import ConvNet as ConvNet
+    from engram.nets.linear import Linear as Linear
     from engram.nets.mlp import MLP as MLP
     from engram.nets.net import Net as Net
+    from engram.nets.resnet18 import ResNet18 as ResNet18
     from engram.runs.records import Record as Record
     from engram.runs.run import run as run
     from engram.runs.spec import Spec as Spec
@@ -54,12 +68,14 @@ if TYPE_CHECKING:
     from engram.scenarios.create import scenario as scenario
     from engram.scenarios.permute import permute as permute
     from engram.scenarios.queue import queue as queue
+    from engram.scenarios.rotate import rotate as rotate
     from engram.scenarios.scenario import Scenario as Scenario
     from engram.scenarios.split import split as split
     from engram.scenarios.task import Batch as Batch
     from engram.scenarios.task import Data as Data
     from engram.scenarios.task import Task as Task
     from engram.scenarios.task import Tasks as Tasks
+    from engram.scenarios.transform import transform as transform
     from engram.workbench import compare as compare
     from engram.workbench import load as load
     from engram.workbench import read as read

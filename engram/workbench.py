@@ -84,12 +84,13 @@ def make_table(
     variants: Sequence[Variant] = (),
     protocol: Protocol = "own",
     metric: str = "",
+    tests: bool = True,
 ) -> StudyTable:
     """The table of a study from records; runs nothing."""
     study = replace(study, metric=metric or study.metric)
     results = SearchedResults(study, records, metric) if study.search else results_of(study, records, metric)
     shown = tuple(columns) or tuple(study.columns)
-    cells = make_cells(results, rows, columns, protocol) if rows or not variants else []
+    cells = make_cells(results, rows, columns, protocol, tests=tests) if rows or not variants else []
     return StudyTable(study, cells, make_variant_cells(results, variants, shown))
 
 

@@ -10,7 +10,6 @@ from typing import Literal
 from torch import nn
 
 import engram as eg
-from engram.nets.net import Layer
 
 
 @dataclass(frozen=True)
@@ -27,8 +26,3 @@ class Normalized(eg.Net):
         pixels, w = math.prod(shape), self.width
         hidden = [nn.Linear(pixels, w), nn.LayerNorm(w), act(), nn.Linear(w, w), nn.LayerNorm(w), act()]
         return nn.Sequential(nn.Flatten(), *hidden, nn.Linear(w, outputs))
-
-    def layers(self, shape, outputs):
-        pixels, w = math.prod(shape), self.width
-        sizes = [("hidden 1", pixels, w, 2 * w), ("hidden 2", w, w, 2 * w), ("outputs", w, outputs, 0)]
-        return [Layer(name, (b,), a * b + b + extra) for name, a, b, extra in sizes]

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 import engram as eg
-from engram.data import DataError
+from engram.data.errors import DataError
 from engram.scenarios.task import Tasks
 
 

@@ -19,11 +19,11 @@ import torch
 from torch import Tensor, nn
 
 from engram.core.streams import stream
-from engram.data import CATALOG
+from engram.data.sets import CATALOG
 from engram.learning.fisher import fisher
 from engram.learning.learner import Learner, batches
 from engram.learning.method import Method
-from engram.learning.train import backward, new_learner, train
+from engram.learning.train import new_learner, take_step, train
 from engram.methods._replay import GenerativeReplay, share_of_now
 from engram.nets.cnn import CNNNet
 from engram.nets.mlp import MLP, MLPNet, hidden_layers
@@ -103,10 +103,7 @@ def make_stepper(spec: Spec, task_number: int = 0) -> tuple[Learner, Method, Tas
 
     def step() -> None:
         batch = next(stream_of_batches)
-        backward(learner, method, batch)
-        method.adjust_gradients(learner, batch)
-        learner.optimizer.step()
-        method.after_step(learner, batch)
+        take_step(learner, method, batch)
         for side_step in side_steps:
             side_step(next(stream_of_batches))
 

@@ -17,7 +17,7 @@ import numpy as np
 import torch
 
 from engram.core import streams
-from engram.data import Images
+from engram.data.images import Images
 from engram.learning.learner import Training
 from engram.learning.method import Method
 from engram.learning.train import Checkpoint

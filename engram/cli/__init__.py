@@ -58,6 +58,7 @@ class StoppedError(RuntimeError):
 def main(arguments: Sequence[str] | None = None) -> None:
     """Entry point. Exit status: 0 done, 1 a run failed or diverged, 2 the call or the data were wrong."""
     argv = list(sys.argv[1:] if arguments is None else arguments)
+    gc.set_threshold(50_000, 20, 50)  # records are many small objects without cycles
     atexit.register(gc.freeze)  # or the interpreter looks through all of torch for what it could free, at the very end
     try:
         status = dispatch(argv)
@@ -82,6 +83,12 @@ def leave_stdout() -> None:
     """What is still to be printed goes nowhere: nobody reads it, or it cannot be written."""
     if sys.stdout:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def leave_stderr() -> None:
+    """The same of remarks."""
+    if sys.stderr:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
 
 
 def dispatch(argv: list[str]) -> int:

@@ -86,7 +86,11 @@ def compare_command(arguments: list[str]) -> int:
     records = read_records(options.results)
     if not records:
         ERR.print(f"no records in {escape(str(options.results))}")
-    table = make_table(wanted, records, rows=rows, columns=columns, variants=variants, protocol=options.protocol)
+    table = make_table(
+        wanted, records,
+        rows=rows, columns=columns, variants=variants, protocol=options.protocol,
+        tests=not wanted.is_published,  # which shows verdicts in their place
+    )  # fmt: skip
     if form == "text" and options.out is None:
         show_table(wanted, table.cells, table.variants, OUT)
     else:

@@ -32,7 +32,8 @@ def data_command(arguments: list[str]) -> int:
             return 0
         what = f"data {arguments[0]!r} is unknown" if arguments else "missing subcommand"
         raise WrongCallError(f"{what}; choose from get, ls\n{usage}")
-    from engram.data import DataError, get
+    from engram.data.catalog import get
+    from engram.data.errors import DataError
 
     names = parse_options(GetOptions, arguments[1:], "engram data get").names
     if not names:

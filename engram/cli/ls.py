@@ -107,21 +107,26 @@ def list_scenarios() -> Rows:
 
     rows = []
     for name in NAMED_SCENARIOS:
-        values, source = preparation(parse_name(f"{name}/class"))
+        parsed = parse_name(f"{name}/class")
+        values, source = preparation(parsed)
         prepared = f"pad {values['pad']}, normalize {values['normalize']} ({source})"
-        rows.append({"scenario": name, "kinds": [f"{name}/{kind}" for kind in KINDS], "images": prepared})
-    rows.append(
-        {
-            "scenario": ", ".join(f"{name}-SET{'+SET' * takes_several(name)}" for name in SCENARIOS),
-            "kinds": list(KINDS),
-            "images": "any datasets of `ls datasets`, or file.npz",
-        }
-    )
+        what = SCENARIOS.facts(parsed.maker).summary
+        rows.append({"scenario": name, "what": what, "kinds": [f"{name}/{kind}" for kind in KINDS], "images": prepared})
+    for maker in SCENARIOS:
+        rows.append(
+            {
+                "scenario": f"{maker}-SET{'+SET' * takes_several(maker)}",
+                "what": SCENARIOS.facts(maker).summary,
+                "kinds": list(KINDS),
+                "images": "any datasets of `ls datasets`, or file.npz",
+            }
+        )
     return rows
 
 
 def list_datasets() -> Rows:
-    from engram.data import CATALOG, available
+    from engram.data.catalog import available
+    from engram.data.sets import CATALOG
 
     places = available()
     rows = [

@@ -41,7 +41,10 @@ def field_docs(cls: type[Any]) -> dict[str, str]:
     for base in reversed(cls.__mro__):
         if not dataclasses.is_dataclass(base):
             continue
-        body = ast.parse(textwrap.dedent(inspect.getsource(base))).body[0]
+        try:
+            body = ast.parse(textwrap.dedent(inspect.getsource(base))).body[0]
+        except OSError:  # a recipe that was made of a module class or a function
+            continue
         assert isinstance(body, ast.ClassDef)
         for field, doc in zip(body.body, body.body[1:], strict=False):
             if (
@@ -129,9 +132,33 @@ def normalize_value(words: tuple[str, ...]) -> Any:
     return (means[0], deviations[0]) if half == 1 else (means, deviations)
 
 
+def epoch_numbers(words: tuple[int, ...]) -> Any:
+    if len(words) not in (1, 2):
+        raise WrongCallError(f"epochs {' '.join(map(str, words))}: give one number, or two: first task, other tasks")
+    return words[0] if len(words) == 1 else words
+
+
+def function_words(value: Any) -> tuple[str, ...]:
+    return tuple(one if isinstance(one, str) else one.__name__ for one in value)
+
+
+def group_words(value: Any) -> tuple[str, ...]:
+    """`3,5`: the labels of a task."""
+    return tuple(",".join(map(str, group)) for group in value)
+
+
+def group_labels(words: tuple[str, ...]) -> Any:
+    if not all(label.isdecimal() for word in words for label in word.split(",")):
+        raise WrongCallError(f"groups {' '.join(words)}: give the labels of each task, as in --groups 3,5 0,9,5")
+    return tuple(tuple(map(int, word.split(","))) for word in words)
+
+
 WORDS: dict[str, tuple[Any, Callable[[Any], Any], Callable[[tuple[Any, ...]], Any]]] = {
     "classes_per_task": (tuple[str, ...], class_words, class_numbers),
     "normalize": (tuple[str, ...], normalize_words, normalize_value),
+    "epochs": (tuple[int, ...], lambda value: value if isinstance(value, tuple) else (value,), epoch_numbers),
+    "groups": (tuple[str, ...], group_words, group_labels),
+    "functions": (tuple[str, ...], function_words, tuple),
 }
 """Fields whose type a command line cannot say: the type to parse, value → words, words → value."""
 

@@ -19,6 +19,7 @@ from engram.learning.budget import fit_budget
 from engram.learning.evaluate import check_needs
 from engram.learning.method import Method
 from engram.learning.train import new_learner
+from engram.nets._start import Start
 from engram.runs.checkpoints import check_kept
 from engram.runs.defaults import CLASS_DEFAULT, Protocol, choose_values, confirmed_sources, default_setting
 from engram.runs.records import read_records
@@ -60,7 +61,7 @@ def apply_limits(spec: Spec, options: Any) -> Spec:
         return spec
     budget = positive("memory_budget", options.memory_budget)
     tasks = spec.scenario.tasks(spec.seed)
-    net = spec.net.build(tasks.shape, tasks.outputs)
+    net = spec.network.build(tasks.shape, tasks.outputs)
     return replace(spec, method=fit_budget(spec.method, budget, net, tasks, METHODS.name_of))
 
 
@@ -70,7 +71,7 @@ def try_spec(spec: Spec) -> None:
     tasks, method = spec.scenario.tasks(spec.seed), copy.deepcopy(spec.method)
     check_needs(method, tasks.kind, spec.evaluation)
     try:
-        learner = new_learner(tasks, method, spec.net, spec.training, spec.seed, torch.device("cpu"))
+        learner = new_learner(tasks, method, spec.network, spec.training, spec.seed, torch.device("cpu"))
         for member in method.members():
             check_kept({name: getattr(member, name, None) for name in member.kept})
         first = method.curriculum(tasks)[0]  # with offline, all tasks at once
@@ -154,6 +155,7 @@ def spec_from(setting: Setting, options: Any) -> Spec:
         spec_of_setting(setting),
         threads=positive("threads", options.threads),
         device=options.device if on_nodes else resolve_device(options.device),
+        start=Start(str(getattr(options, "weights", None) or ""), getattr(options, "freeze", "none")),
     )
 
 

@@ -37,7 +37,7 @@ from engram.cli.sweep import engine_of, sweep
 from engram.core.code import user_place
 from engram.core.messages import count
 from engram.core.registry import METHODS
-from engram.data import use_blank_images
+from engram.data.catalog import use_blank_images
 from engram.engines.driver import At, Engine, Job
 from engram.runs.defaults import Protocol
 from engram.runs.records import Record
@@ -86,6 +86,10 @@ class RunOptions(EngineOptions):
     for each task; common: as all other methods."""
     memory_budget: int | None = None
     """Bytes that the method may keep across a boundary: sizes a buffer, refuses a method that cannot fit."""
+    weights: Path | None = None
+    """File of weights that the network starts from: .safetensors, or a state dict that torch.save wrote."""
+    freeze: Literal["none", "backbone"] = "none"
+    """backbone: train only the output layer."""
     no_boundaries: bool = False
     """Refuse methods that need to be told where a task ends."""
     out: Path = Path("runs")

@@ -7,7 +7,7 @@ from typing import TextIO
 
 from rich.console import Console
 
-from engram.cli import WrongCallError, leave_stdout
+from engram.cli import WrongCallError, leave_stderr, leave_stdout
 
 WIDE = 150
 """Columns if there is no terminal to ask: wide enough that tables in logs are not folded."""
@@ -20,6 +20,14 @@ class Screen(Console):
         self.quiet = True
         leave_stdout()
         raise SystemExit(0)
+
+
+class Remarks(Console):
+    """A console for progress and remarks: if nobody reads them any more, the work goes on in silence."""
+
+    def on_broken_pipe(self) -> None:
+        self.quiet = True
+        leave_stderr()
 
 
 def writable(folder: Path) -> Path:
@@ -38,4 +46,4 @@ def width(stream: TextIO | None) -> int | None:
 
 
 OUT = Screen(highlight=False, width=width(sys.stdout))
-ERR = Screen(highlight=False, stderr=True, width=width(sys.stderr))
+ERR = Remarks(highlight=False, stderr=True, width=width(sys.stderr))

@@ -151,7 +151,7 @@ def print_tuned(found: Sequence[Tuned]) -> None:
         final = "" if one.final is None else f"{one.final:.2f} ± {one.final_std:.2f}  n={one.n}"
         failed = f"  [red]{one.failed} not done[/]" if one.failed else ""
         grid_values = [f"{value:.2f}" if value is not None else "—" for value in (one.best, one.median, one.worst)]
-        results.add_row(one.method, *grid_values, point_text(one.point), final + failed)
+        results.add_row(escape(one.method), *grid_values, escape(point_text(one.point)), final + failed)
         spent, last = one.trials, one.finals
         ledger.add_row(
             one.method, str(spent.runs), f"{spent.steps:,}", f"{spent.seconds:.1f}", str(spent.looks),

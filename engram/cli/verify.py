@@ -92,7 +92,7 @@ def chosen_files(options: VerifyOptions) -> list[Path]:
 
 def runnable(done: list[Record], sample: int) -> list[tuple[Record, Spec]]:
     """The first so many with what they were made of; passes over those whose images or methods cannot be had here."""
-    from engram.data import DataError
+    from engram.data.errors import DataError
     from engram.runs.spec import from_json
 
     found: list[tuple[Record, Spec]] = []
@@ -125,7 +125,7 @@ def repeat(record: Record, spec: Spec, all_records: list[Record], count: str) ->
 
     machine = record.environment.get("cpu", "an unknown processor")
     what = escape(describe_setting(setting_of_record(record)))
-    ERR.print(f"{count}  {what} seed {record.seed}: {record.seconds:.0f} s on {machine}")
+    ERR.print(f"{count}  {what} seed {record.seed}: {record.seconds:.0f} s on {escape(str(machine))}")
     try:
         again = run_spec(spec)
     except Exception as error:  # whatever broke the run: that it broke is the finding
@@ -142,7 +142,7 @@ def print_verified(found: list[Again]) -> None:
         again = "–" if one.again is None else f"{one.again:.4f}"
         word = f"[{VERIFICATION_COLOURS[one.verification]}]{one.verification}[/]"
         table.add_row(
-            one.key, escape(one.what), str(one.seed), f"{one.recorded:.4f}", again, f"{one.band:.2f}", word
+            escape(one.key), escape(one.what), str(one.seed), f"{one.recorded:.4f}", again, f"{one.band:.2f}", word
         )  # fmt: skip
     OUT.print(table)
     counts = Counter(one.verification for one in found)

@@ -21,6 +21,8 @@ SOURCE = "__engram_source__"
 """Where a module that `load_user_file` made has the text of all files it consists of."""
 SCRIPTS = ("__main__", "__mp_main__")
 """The script that is run, here and in a process that it started."""
+MADE_OF = "__engram_made_of__"
+"""Where a class that was made of a user's class or function has that, and the text of the values that it captured."""
 OURS = frozenset({"engram", *sys.stdlib_module_names})
 
 
@@ -121,13 +123,16 @@ def remember_file(file: UserFile) -> None:
     _LOADED[file.path] = file
 
 
-@cache
 def hash_code(thing: Any) -> str:
     """A hash of the code of a class or function from outside the package, and of all that it inherits from or uses
     beside it; empty if it is the package's own.
 
-    It is taken when it is first asked for: a process goes on with the code that it has, whatever becomes of the file.
+    Code is read when it is first asked for: a process goes on with the code that it has, whatever becomes of the file.
+    Values that a script or a notebook may have set anew since then are looked up every time.
     """
+    if isinstance(thing, type) and MADE_OF in vars(thing):
+        maker, captured = vars(thing)[MADE_OF]
+        return hashlib.sha256(f"{hash_code(maker)} {captured}".encode()).hexdigest()[:16]
     parts = thing.__mro__ if isinstance(thing, type) else (thing,)
     texts = [code_text(part) for part in parts if is_outside(part)]
     return hashlib.sha256("".join(dict.fromkeys(texts)).encode()).hexdigest()[:16] if texts else ""
@@ -141,13 +146,30 @@ def is_outside(thing: Any) -> bool:
 
 def code_text(thing: Any) -> str:
     """The text of the module that something comes from; of a script or a notebook, only what the thing itself uses."""
+    text = "" if thing.__module__ in SCRIPTS else file_text(thing)
+    return text or json.dumps(used_by(thing, {}), sort_keys=True)
+
+
+@cache
+def file_text(thing: Any) -> str:
+    """The text of the file that something comes from, as it was when first asked for: the module may be replaced."""
     module = sys.modules.get(thing.__module__)
-    if loaded := getattr(module, SOURCE, None):
-        return str(loaded)
-    file = getattr(module, "__file__", None)
-    if file and thing.__module__ not in SCRIPTS and Path(file).suffix == ".py" and Path(file).is_file():
-        return read_user_file(Path(file)).whole
-    return json.dumps(used_by(thing, {}), sort_keys=True)
+    return "" if module is None else str(getattr(module, SOURCE, "")) or module_text(module)
+
+
+_TEXTS: dict[str, tuple[object, str]] = {}
+
+
+def module_text(module: ModuleType) -> str:
+    """The text of a module's file and of what it imports from beside it; empty if there is no such file.
+
+    It is read again only if the module was imported or reloaded since, which gives it a new spec.
+    """
+    if module.__name__ not in _TEXTS or _TEXTS[module.__name__][0] is not module.__spec__:
+        file = Path(getattr(module, "__file__", None) or "")
+        text = read_user_file(file).whole if file.suffix == ".py" and file.is_file() else ""
+        _TEXTS[module.__name__] = (module.__spec__, text)
+    return _TEXTS[module.__name__][1]
 
 
 def used_by(thing: Any, seen: dict[str, str]) -> dict[str, str]:
@@ -155,27 +177,71 @@ def used_by(thing: Any, seen: dict[str, str]) -> dict[str, str]:
     name = f"{thing.__module__}.{thing.__qualname__}"
     if name in seen:
         return seen
-    functions = list(functions_of(thing))
-    try:
-        seen[name] = inspect.getsource(thing)
-    except (OSError, TypeError):  # typed in at a prompt
-        values = vars(thing) if isinstance(thing, type) else {}
-        plain = {n: repr(v) for n, v in values.items() if is_plain(v) and not n.startswith("__")}
-        codes = [f"{compiled_text(f.__code__)} {f.__defaults__} {f.__kwdefaults__}" for f in functions]
-        seen[name] = json.dumps([plain, codes], sort_keys=True)
-    for function in functions:
+    seen[name] = written_source(thing)
+    for function in functions_of(thing):
         for word in names_in(function.__code__):
             value = function.__globals__.get(word)
-            if is_plain(value) and word in function.__globals__:
-                seen[f"{function.__module__}.{word}"] = repr(value)
+            if word in function.__globals__ and (text := hashed_value(value)):
+                seen[f"{function.__module__}.{word}"] = text
             elif isinstance(value, ModuleType) and is_outside_module(value):
-                seen[value.__name__] = read_user_file(Path(str(value.__file__))).whole
+                seen[value.__name__] = module_text(value)
             elif isinstance(value, type | FunctionType) and is_outside(value):
                 if value.__module__ in SCRIPTS:
                     used_by(value, seen)
                 else:
                     seen[f"{value.__module__}.{value.__qualname__}"] = code_text(value)
     return seen
+
+
+@cache
+def written_source(thing: Any) -> str:
+    """The source of a class or function; if it was typed in at a prompt, what it was compiled to."""
+    try:
+        return inspect.getsource(thing)
+    except (OSError, TypeError):
+        values = vars(thing) if isinstance(thing, type) else {}
+        plain = {n: repr(v) for n, v in values.items() if is_plain(v) and not n.startswith("__")}
+        codes = [f"{compiled_text(f.__code__)} {f.__defaults__} {f.__kwdefaults__}" for f in functions_of(thing)]
+        return json.dumps([plain, codes], sort_keys=True)
+
+
+def hashed_value(value: Any) -> str:
+    """A value that code names, as it enters the hash: plain ones as they are written, arrays and tensors by their
+    content; empty if it is something else."""
+    if is_plain(value):
+        return repr(value)
+    if isinstance(value, type | ModuleType) or not hasattr(value, "__array__") or not hasattr(value, "dtype"):
+        return ""
+    content = (value.detach().cpu() if hasattr(value, "detach") else value).__array__()
+    return f"{content.dtype} {content.shape} {hashlib.sha256(content.tobytes()).hexdigest()}"
+
+
+def captured_values(thing: Any) -> str:
+    """What the text of a class or function does not tell: which of several of that name it is, and the values that it
+    took over from the functions around it. A value that has no text of its own is refused."""
+    found = {"": thing.__qualname__}
+    if "<lambda>" in thing.__qualname__:  # several may stand on one line
+        found["lambda"] = compiled_text(thing.__code__)
+    for function in functions_of(thing):
+        defaults = {f"default {i}": value for i, value in enumerate(function.__defaults__ or ())}
+        cells = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
+        values = {name: cell.cell_contents for name, cell in cells if name != "__class__"}
+        for name, value in {**defaults, **(function.__kwdefaults__ or {}), **values}.items():
+            found[f"{function.__qualname__} {name}"] = captured_text(thing, name, value)
+    return json.dumps(found, sort_keys=True)
+
+
+def captured_text(thing: Any, name: str, value: Any) -> str:
+    if isinstance(value, ModuleType):
+        return value.__name__
+    if isinstance(value, type | FunctionType):
+        return f"{value.__module__} {captured_values(value)} {hash_code(value)}" if is_outside(value) else repr(value)
+    if text := hashed_value(value):
+        return text
+    raise ValueError(
+        f"{thing.__qualname__} uses {name}, a {type(value).__name__} from the function around it, which has no place "
+        "in the key of a run; use numbers, words, arrays, or tuples of them"
+    )
 
 
 def user_place(trace: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import sys
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 
 Say = Callable[[str], None]
 """Where a function sends a line meant for people."""
@@ -12,7 +13,8 @@ Say = Callable[[str], None]
 
 def tell(message: str) -> None:
     """The default `Say`: one line on standard error."""
-    print(message, file=sys.stderr)
+    with suppress(BrokenPipeError):  # nobody reads it: no reason to stop
+        print(message, file=sys.stderr, flush=True)
 
 
 def unknown(what: str, name: object, choices: Iterable[str], *, nearest: int = 1) -> str:

@@ -174,7 +174,10 @@ def load_file(path: Path | UserFile) -> list[Loaded]:
     found = [loaded for registry in FROM_FILES for loaded in add_entries(registry, module, where)]
     if not found:
         bases = ", ".join(f"engram.{registry.base[1]}" for registry in FROM_FILES)
-        raise ValueError(f"file {where} defines nothing that engram knows: no subclass of {bases}")
+        raise ValueError(
+            f"file {where} defines nothing that engram knows: no subclass of {bases}, and no nn.Module whose "
+            "constructor takes (shape, outputs)"
+        )
     remember_file(file)
     return found
 
@@ -190,6 +193,11 @@ def add_entries(registry: Registry[Any], module: ModuleType, path: Path) -> list
         and cls.__module__ == module.__name__
         and not inspect.isabstract(cls)
     ]
+    if not own and hasattr(base, "recipes_in"):  # what is no recipe, but can be made one
+        try:
+            own = base.recipes_in(module)
+        except ValueError as error:
+            raise ValueError(f"file {path}: {error}") from error
     found = []
     for cls in own:
         stated = vars(cls).get("name")

@@ -9,12 +9,13 @@ from pathlib import Path
 import numpy as np
 
 from engram.core.messages import Say, tell, unknown
+from engram.data.arrays import Arrays, looks_like_images
+from engram.data.errors import DataError
 from engram.data.files import Form, Paths, data_folders, fetch, find_files
-from engram.data.formats import Arrays, read_npz
-from engram.data.images import DataError, Images
-from engram.data.sets import SETS, PublishedDataset
+from engram.data.formats import LabelledArrays, read_npz
+from engram.data.images import Images
+from engram.data.sets import CATALOG, PublishedDataset
 
-CATALOG: dict[str, PublishedDataset] = {dataset.name: dataset for dataset in SETS}
 KEPT_IN_MEMORY = 6
 """Number of datasets that are kept after loading: one more than the longest queue has."""
 _LOADED_IMAGES: dict[tuple[str, str], Images] = {}
@@ -130,8 +131,9 @@ def _find_published(name: str) -> PublishedDataset:
     return known
 
 
-def _build(origin: str, arrays: Arrays, classes: tuple[str, ...] | None, name: str, note: str) -> Images:
+def _build(origin: str, arrays: LabelledArrays, classes: tuple[str, ...] | None, name: str, note: str) -> Images:
     try:
-        return Images(*arrays[:4], classes=arrays.classes or classes, name=name, note=note)
+        dataset = Images if looks_like_images(arrays.x_train) else Arrays
+        return dataset(*arrays[:4], classes=arrays.classes or classes, name=name, note=note)
     except DataError as error:
         raise DataError(f"{origin}: {error}") from error

@@ -13,12 +13,15 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from engram.core.locks import acquire
 from engram.core.messages import Say, tell
-from engram.data.formats import Arrays
-from engram.data.images import DataError
+from engram.data.errors import DataError
 from engram.data.sources import File, Source, SourceError, root_cause
+
+if TYPE_CHECKING:
+    from engram.data.formats import LabelledArrays
 
 Paths = dict[str, Path]
 
@@ -30,7 +33,7 @@ class Form:
     """One form in which a dataset is published: its files, their reader, and where to download them."""
 
     files: tuple[File, ...]
-    read: Callable[[Paths], Arrays]
+    read: Callable[[Paths], LabelledArrays]
     sources: tuple[Source, ...]
 
 

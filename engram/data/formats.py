@@ -17,7 +17,7 @@ from typing import IO, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from engram.data.images import DataError
+from engram.data.errors import DataError
 
 Bytes = NDArray[np.uint8]
 PathOrBytes = str | Path | bytes
@@ -26,7 +26,7 @@ MAX_FILE_BYTES = 8 << 30
 """Largest unpacked size of a file. Datasets are held in memory, so a larger file is a mistake or an attack."""
 
 
-class Arrays(NamedTuple):
+class LabelledArrays(NamedTuple):
     """The content of a dataset's files: the arguments of `Images`."""
 
     x_train: NDArray[Any]
@@ -93,7 +93,7 @@ def read_svhn(source: PathOrBytes) -> tuple[Bytes, Bytes]:
 
 def read_cifar(
     source: PathOrBytes, train: Sequence[str], test: Sequence[str], names: str, label_bytes: int, n_classes: int
-) -> Arrays:
+) -> LabelledArrays:
     """CIFAR's binary archive (tar.gz): its members `train`, `test` and `names`, without unpacking them to disk.
 
     A record has `label_bytes` labels, of which the last is used, and 3×32×32 pixels.
@@ -124,7 +124,7 @@ def read_cifar(
             if len(data) % size:
                 raise ValueError(f"{name} has {len(data)} bytes, not a multiple of {size}")
         classes = members.get(names, b"").decode().split() or None
-        return Arrays(*part(train), *part(test), classes)
+        return LabelledArrays(*part(train), *part(test), classes)
 
 
 def read_strip(source: PathOrBytes) -> Bytes:
@@ -147,7 +147,7 @@ def read_json_labels(source: PathOrBytes) -> NDArray[np.int64]:
         return np.array(labels, dtype=np.int64)
 
 
-def read_npz(source: PathOrBytes) -> Arrays:
+def read_npz(source: PathOrBytes) -> LabelledArrays:
     """A prepared dataset: x_train, y_train, x_test, y_test and optionally `classes`, the class names."""
     with _open(source, "a prepared dataset (.npz)") as file:
         with zipfile.ZipFile(file) as archive:
@@ -161,4 +161,4 @@ def read_npz(source: PathOrBytes) -> Arrays:
                 raise ValueError(f"it has no {', '.join(missing)}")
             classes = [str(name) for name in np.atleast_1d(arrays["classes"])] if "classes" in arrays else None
             x_train, y_train, x_test, y_test = (arrays[name] for name in parts)
-            return Arrays(x_train, y_train, x_test, y_test, classes)
+            return LabelledArrays(x_train, y_train, x_test, y_test, classes)

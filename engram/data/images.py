@@ -11,9 +11,7 @@ from typing import Any, NoReturn
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-
-class DataError(ValueError):
-    """Data are wrong or missing. The message says what was wrong, what was expected and what to do."""
+from engram.data.errors import DataError
 
 
 class ClosedDataError(RuntimeError):
@@ -50,7 +48,7 @@ class Images:
         name: str = "own",
         note: str = "",
     ) -> None:
-        x = {"train": _check_pixels("x_train", x_train), "test": _check_pixels("x_test", x_test)}
+        x = {"train": self.check_inputs("x_train", x_train), "test": self.check_inputs("x_test", x_test)}
         y = {"train": _check_labels("y_train", y_train), "test": _check_labels("y_test", y_test)}
         for part in x:
             if len(x[part]) != len(y[part]):
@@ -67,11 +65,25 @@ class Images:
         for field, value in values.items():
             object.__setattr__(self, field, value)
 
+    @staticmethod
+    def check_inputs(what: str, value: ArrayLike) -> NDArray[Any]:
+        """The inputs as they are stored, or a DataError."""
+        return _check_pixels(what, value)
+
     @property
-    def shape(self) -> tuple[int, int, int]:
+    def shape(self) -> tuple[int, ...]:
         """(channels, height, width), the order that networks expect."""
         _, height, width, *channels = self.x_train.shape
         return (channels[0] if channels else 1, height, width)
+
+    @property
+    def channels(self) -> int:
+        return self.shape[0]
+
+    def padded_shape(self, pad: int) -> tuple[int, ...]:
+        """The shape with a border of so many pixels."""
+        channels, height, width = self.shape
+        return (channels, height + 2 * pad, width + 2 * pad)
 
     @property
     def n_classes(self) -> int:
@@ -80,11 +92,14 @@ class Images:
     @cached_property
     def fingerprint(self) -> str:
         """Hash of the four arrays and their shapes; names and notes are not included."""
-        digest = hashlib.sha256()
+        digest = self._new_digest()
         for array in (self.x_train, self.y_train, self.x_test, self.y_test):
             digest.update(repr(array.shape).encode())
             digest.update(np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("<")).data)
         return f"sha256:{digest.hexdigest()[:16]}"
+
+    def _new_digest(self) -> Any:
+        return hashlib.sha256()
 
     def seal(self) -> Images:
         """The same dataset with an unreadable test part: reading `x_test` or `y_test` raises. For tuning."""
@@ -116,6 +131,17 @@ class SealedImages(Images):
         self._set(fingerprint=whole.fingerprint, whole=whole)
 
     @property
+    def shape(self) -> tuple[int, ...]:
+        return self.whole.shape
+
+    @property
+    def channels(self) -> int:
+        return self.whole.channels
+
+    def padded_shape(self, pad: int) -> tuple[int, ...]:
+        return self.whole.padded_shape(pad)
+
+    @property
     def x_test(self) -> NoReturn:
         self._refuse()
 
@@ -139,7 +165,7 @@ class SealedImages(Images):
         return self._describe("sealed")
 
 
-def _to_array(what: str, value: ArrayLike) -> NDArray[Any]:
+def to_array(what: str, value: ArrayLike) -> NDArray[Any]:
     try:
         return np.asarray(value)
     except Exception as error:  # ragged lists and tensors on a GPU or with gradients raise different types
@@ -147,7 +173,7 @@ def _to_array(what: str, value: ArrayLike) -> NDArray[Any]:
 
 
 def _check_pixels(what: str, value: ArrayLike) -> NDArray[np.uint8]:
-    x = _to_array(what, value)
+    x = to_array(what, value)
     if x.ndim not in (3, 4) or (x.ndim == 4 and x.shape[3] != 3):
         hint = ""
         if x.ndim == 4 and x.shape[1] in (1, 3):
@@ -174,7 +200,7 @@ def _check_pixels(what: str, value: ArrayLike) -> NDArray[np.uint8]:
 
 
 def _check_labels(what: str, value: ArrayLike) -> NDArray[np.int64]:
-    y = _to_array(what, value)
+    y = to_array(what, value)
     if y.ndim != 1:
         raise DataError(f"{what} has shape {y.shape}: expected one label per image, (n,)")
     if y.size == 0:

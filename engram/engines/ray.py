@@ -16,10 +16,10 @@ from typing import Any
 from engram.core.code import UserFile, loaded_files
 from engram.core.messages import Say
 from engram.core.registry import load_file
-from engram.data import Images
+from engram.data.images import Images
 from engram.engines.driver import At, Ended, EngineError, Job, Report, compute_safely, throttle_progress
 from engram.learning.train import Checkpoint
-from engram.runs.checkpoints import Checkpoints, file_name, packed, unpacked
+from engram.runs.checkpoints import Checkpoints, describe_damage, file_name, packed, unpacked
 from engram.runs.run import failed_record, keep_freed_memory
 from engram.runs.spec import from_json
 
@@ -167,13 +167,14 @@ def stream_run(
             load_user_files(files)
             known = from_json(spec, {one.fingerprint: one for one in images})
             watch = throttle_progress(lambda progress: messages.put(("at", (here, progress))), RAY_REPORT_SECONDS)
-            save = throttle_checkpoints(lambda checkpoint: messages.put(("checkpoint", checkpoint)), checkpoint_every)
+            send = lambda checkpoint: messages.put(("checkpoint", checkpoint))  # noqa: E731
+            save = throttle_checkpoints(send, known.key, checkpoint_every)
             checkpoint = None
             if resume:
                 try:
-                    checkpoint = unpacked(resume)
-                except Exception as error:  # torch.load raises many types on corrupt files
-                    say(f"{known}: its checkpoint is corrupt ({type(error).__name__}); starting over")
+                    checkpoint = unpacked(resume, known.key)
+                except Exception as error:  # torch.load raises many types
+                    say(f"{known}: its checkpoint is not used ({describe_damage(error)}); starting over")
             messages.put(("record", compute_safely(known, save, checkpoint, watch, say)))
         except BaseException:
             messages.put(("broken", traceback.format_exc()))
@@ -194,14 +195,16 @@ def load_user_files(files: tuple[UserFile, ...]) -> None:
         load_file(file)
 
 
-def throttle_checkpoints(send: Callable[[tuple[str, bytes]], None], seconds: float) -> Callable[[Checkpoint], None]:
-    """Send packed checkpoints, at most one per `seconds`."""
+def throttle_checkpoints(
+    send: Callable[[tuple[str, bytes]], None], key: str, seconds: float
+) -> Callable[[Checkpoint], None]:
+    """Send packed checkpoints of the run with this key, at most one per `seconds`."""
     last = time.monotonic()
 
     def save(checkpoint: Checkpoint) -> None:
         nonlocal last
         if time.monotonic() - last >= seconds:
             last = time.monotonic()
-            send((file_name(checkpoint), packed(checkpoint)))
+            send((file_name(checkpoint), packed(checkpoint, key)))
 
     return save

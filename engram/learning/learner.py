@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import copy
 import inspect
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from functools import cache
-from typing import Annotated
+from typing import Annotated, Literal
 
 import torch
 from torch import Tensor, nn
@@ -18,7 +18,9 @@ from engram.core.ranges import Log
 from engram.core.streams import stream
 from engram.core.validation import check_values
 from engram.learning import fast
+from engram.learning.augment import augment_images, check_augmentation
 from engram.learning.optimizer import Optimizer, accepted_options
+from engram.learning.schedule import Schedule, check_schedule, rate_at
 from engram.scenarios.task import Batch, Data, Tasks
 
 Params = list[Tensor]
@@ -28,8 +30,8 @@ Params = list[Tensor]
 class Training:
     """How long and how each task is trained: by epochs, or by steps."""
 
-    epochs: int = 4
-    """Epochs per task."""
+    epochs: int | tuple[int, int] = 4
+    """Epochs per task; two numbers: of the first task, and of each other."""
     steps: int = 0
     """Optimiser steps per task, reshuffling when the data are used up; 0: by epochs."""
     batch: int = 128
@@ -37,7 +39,7 @@ class Training:
     optimizer: str = "adam"
     """Any optimiser of torch.optim, in lower case."""
     lr: Annotated[float, Log(1e-4, 1e-1)] = 1e-3
-    """Learning rate; constant unless a method sets `learner.lr`."""
+    """Learning rate; the schedule and methods (`learner.lr`) may change it."""
     momentum: float = 0.0
     """For optimisers that have it."""
     weight_decay: float = 0.0
@@ -46,27 +48,86 @@ class Training:
     """Leave out the last batch of an epoch if it is not full."""
     reset_optimizer: bool = False
     """Start each task with a fresh optimiser state."""
+    schedule: Schedule = "constant"
+    """How the learning rate falls: not at all, as half a cosine, by steps, or linearly."""
+    schedule_over: Literal["task", "run"] = "task"
+    """Whether the schedule begins anew with each task."""
+    warmup: int = 0
+    """First steps, in which the learning rate rises linearly."""
+    lr_end: float = 0.0
+    """Learning rate that cosine and linear fall to."""
+    lr_drops: tuple[float, ...] = (0.5, 0.75)
+    """When the schedule step multiplies the rate by `lr_factor`, as shares of the steps."""
+    lr_factor: float = 0.1
+    """What each drop of the schedule step multiplies the learning rate by."""
+    clip: float = 0.0
+    """Largest norm of the gradient of all parameters together; 0: it is not clipped."""
+    label_smoothing: float = 0.0
+    """Share of each target that is spread evenly over the active outputs."""
+    nesterov: bool = False
+    """Nesterov's momentum, for optimisers that have it."""
+    betas: tuple[float, ...] = ()
+    """Decay of the two running means of adam and its like; empty: the optimiser's own, usually 0.9 and 0.999."""
+    augment: tuple[str, ...] = ()
+    """Random changes of the images trained on: `crop4` (pad by 4 pixels and crop), `flip` (left and right)."""
 
     def __post_init__(self) -> None:
+        for f in fields(self):  # lists, as JSON and TOML have them, are tuples here
+            if isinstance(value := getattr(self, f.name), list):
+                object.__setattr__(self, f.name, tuple(value))
         check_values(self)
-        for name, least in (("epochs", 1), ("steps", 0), ("batch", 1)):
+        check_epochs(self.epochs)
+        if isinstance(self.epochs, tuple) and self.epochs[0] == self.epochs[1]:  # one setting, one key
+            object.__setattr__(self, "epochs", self.epochs[0])
+        for name, least in (("steps", 0), ("batch", 1)):
             if getattr(self, name) < least:
                 raise ValueError(f"{name} {getattr(self, name)} is out of range; give a whole number, {least} or more")
-        for name in ("momentum", "weight_decay"):
+        for name in ("momentum", "weight_decay", "clip"):
             if not 0 <= getattr(self, name) < float("inf"):
                 raise ValueError(f"{name} {getattr(self, name)} is out of range; give 0 or more")
+        if not 0 <= self.label_smoothing < 1:
+            raise ValueError(f"label_smoothing {self.label_smoothing} is out of range; give 0 or more, below 1")
         if not 0 < self.lr < float("inf"):
             raise ValueError(f"lr {self.lr} is out of range; give a number above 0")
-        accepted_options(self.optimizer, self.momentum, self.weight_decay)
+        if not isinstance(self.betas, tuple):
+            raise ValueError(f"betas {self.betas!r} is not a list; give two numbers, 0 or more and below 1")
+        accepted_options(self.optimizer, self.momentum, self.weight_decay, self.nesterov, self.betas)
+        check_schedule(self)
+        check_augmentation(self.augment)
+
+    def new_optimizer(self, params: Sequence[Tensor]) -> Optimizer:
+        """The optimiser that it asks for."""
+        return Optimizer(params, self.optimizer, self.lr, self.momentum, self.weight_decay, self.nesterov, self.betas)
+
+    @property
+    def scheduled(self) -> bool:
+        """Whether the learning rate depends on the step."""
+        return self.schedule != "constant" or self.warmup > 0
 
     def steps_per_epoch(self, images: int) -> int:
         """Batches in one epoch."""
         full, rest = divmod(images, self.batch)
         return full if self.drop_last and full else full + (rest > 0)
 
+    def for_task(self, number: int) -> Training:
+        """As a task is trained, the first being number 0: `epochs` is one number."""
+        return replace(self, epochs=self.epochs[min(number, 1)]) if isinstance(self.epochs, tuple) else self
+
     def steps_for(self, images: int) -> int:
-        """Optimiser steps that a task of so many images takes."""
-        return self.steps or self.epochs * self.steps_per_epoch(images)
+        """Optimiser steps that a task of so many images takes; the first task if epochs are two numbers."""
+        epochs = self.epochs[0] if isinstance(self.epochs, tuple) else self.epochs
+        return self.steps or epochs * self.steps_per_epoch(images)
+
+
+def check_epochs(epochs: object) -> None:
+    """One whole number or two, each above 0."""
+    for number in epochs if isinstance(epochs, tuple) and len(epochs) == 2 else (epochs,):
+        if type(number) is not int:
+            raise ValueError(
+                f"epochs {epochs!r} has the wrong type; give a whole number, or two: of the first task, of each other"
+            )
+        if number < 1:
+            raise ValueError(f"epochs {number} is out of range; give a whole number, 1 or more")
 
 
 def batches(data: Data, training: Training, rng: torch.Generator, skip_epochs: int = 0) -> Iterator[Batch]:
@@ -126,9 +187,13 @@ class Learner:
         self.steps_of_task = 0
         """Steps that it takes in this task in all. In `begin_task` it follows from `pass_sizes`; from the first step
         on from the size of the method's data."""
+        self.steps_before_task = self.steps_of_run = 0
+        """Steps of all tasks before this one, and of all tasks, as they follow from `pass_sizes`."""
         self.network_replaced = False
         """Whether the method trains another network than the one asked for."""
         self.params: Params = [p for p in self.net.parameters() if p.requires_grad]
+        if not self.params:
+            raise ValueError(f"{type(net).__name__} has no parameters to train: none of them requires a gradient")
         self.one = torch.ones((), device=device)
         self.watch: Callable[[float], None] = lambda _: None
         """Told the mean loss now and then by methods that train something beside the network."""
@@ -137,18 +202,58 @@ class Learner:
         self.new_optimizer()
 
     def new_optimizer(self) -> None:
-        t = self.training
-        self.optimizer = Optimizer(self.params, t.optimizer, t.lr, t.momentum, t.weight_decay)
+        self.optimizer = self.training.new_optimizer(self.params)
+        if self.training.scheduled:
+            self.lr = self.training.lr
 
     @property
     def lr(self) -> float:
-        """The learning rate from the next step on. A new task does not reset it; a new optimiser does."""
+        """The learning rate of the step at hand.
+
+        To set it is to set `base_lr`, which the schedule begins with; without a schedule both are the same. A new task
+        does not reset it; a new optimiser does.
+        """
         return float(self.optimizer.param_groups[0]["lr"])
 
     @lr.setter
     def lr(self, value: float) -> None:
         for group in self.optimizer.param_groups:
             group["lr"] = float(value)
+            if self.training.scheduled:
+                group["initial_lr"] = float(value)  # torch's own schedulers call it so; a checkpoint has it
+        self.apply_schedule()
+
+    @property
+    def base_lr(self) -> float:
+        """The learning rate that the schedule begins with."""
+        group = self.optimizer.param_groups[0]
+        return float(group.get("initial_lr", group["lr"]))
+
+    def apply_schedule(self) -> None:
+        """Sets the learning rate of the step at hand; nothing if it is constant."""
+        if not self.training.scheduled:
+            return
+        step, steps = self.step_of_task, self.steps_of_task
+        if self.training.schedule_over == "run":
+            step, steps = self.steps_before_task + step, self.steps_of_run
+        for group in self.optimizer.param_groups:
+            group["lr"] = rate_at(self.training, group["initial_lr"], step, steps)
+
+    def augment(self, batch: Batch) -> Batch:
+        """The batch with freshly augmented images; itself if training asks for none.
+
+        The batch that `loss` and `adjust_gradients` get is augmented already; a method that replays stored images
+        besides calls this. `after_step` gets the images as they are, to be stored.
+        """
+        names = self.training.augment
+        if not names:
+            return batch
+        return batch._replace(x=augment_images(batch.x, names, self.tasks.shape, self.rng("augment")))
+
+    def clip_gradients(self) -> None:
+        """Scales all gradients so that their common norm is at most `clip`; nothing if that is 0."""
+        if self.training.clip:
+            nn.utils.clip_grad_norm_(self.params, self.training.clip)
 
     def logits(self, x: Tensor, t: Tensor | None = None) -> Tensor:
         """(batch, pixels) → (batch, all outputs). `t`, the task of each sample, reaches networks that take it."""
@@ -203,27 +308,30 @@ class Learner:
         return self.tasks.active(task, self.task)
 
     def loss(self, batch: Batch) -> Tensor:
-        """Mean cross-entropy, each sample over its active outputs."""
+        """Mean cross-entropy, each sample over its active outputs, with smoothed labels if training asks for it."""
         return self.loss_of(self.logits(batch.x, batch.t), batch)
 
     def loss_of(self, logits: Tensor, batch: Batch) -> Tensor:
         """The same, from logits that were computed already."""
+        smoothing = self.training.label_smoothing
         if self.tasks.kind != "task" or len(batch.tasks) == 1:
             outputs = self.active(batch.tasks[0])
             start = outputs.start
-            return cross_entropy(logits[:, outputs], batch.y - start if start else batch.y)
+            y = batch.y - start if start else batch.y
+            return cross_entropy(logits[:, outputs], y, label_smoothing=smoothing)
         heads = [self.active(task) for task in batch.tasks]
         sizes = {head.stop - head.start for head in self.tasks.heads}
         if len(sizes) == 1:  # equal heads: pick each sample's own
             (size,) = sizes
             own = logits.view(len(logits), -1, size)[torch.arange(len(batch.t), device=batch.t.device), batch.t]
-            return cross_entropy(own, batch.y - size * batch.t)
+            return cross_entropy(own, batch.y - size * batch.t, label_smoothing=smoothing)
         total = logits.new_zeros(())
         for task, head in zip(batch.tasks, heads, strict=True):
             here = (batch.t == task).nonzero().squeeze(1)
             if len(here):
                 own = logits.index_select(0, here)[:, head]
-                total = total + cross_entropy(own, batch.y.index_select(0, here) - head.start, reduction="sum")
+                y = batch.y.index_select(0, here) - head.start
+                total = total + cross_entropy(own, y, reduction="sum", label_smoothing=smoothing)
         return total / len(batch.y)
 
     @torch.no_grad()
@@ -297,6 +405,7 @@ class Learner:
         """Before a task: its streams begin anew."""
         self.task, self.step_of_task, self.steps_of_task = task, 0, steps
         self._streams.clear()
+        self.apply_schedule()
 
     def stream_states(self) -> dict[str, Tensor]:
         """Where this task's streams are, for a checkpoint within the task."""

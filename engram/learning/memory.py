@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from torch import Tensor, nn
 
+from engram.learning.buffer import Buffer
 from engram.learning.learner import Learner
 from engram.learning.method import Method
 
@@ -22,6 +23,8 @@ def bytes_of(value: Any) -> int:
         return value.numel() * value.element_size()
     if isinstance(value, np.ndarray):
         return value.nbytes
+    if isinstance(value, Buffer):
+        return value.bytes
     if isinstance(value, Learner):  # a teacher
         return bytes_of(value.net)
     if isinstance(value, nn.Module):

@@ -109,7 +109,7 @@ class Method:
         """Between the backward pass and the optimiser's step: penalties in closed form, projections."""
 
     def after_step(self, learner: Learner, batch: Batch) -> None:
-        """After the optimiser's step."""
+        """After the optimiser's step. The images of the batch are not augmented, so that they can be stored."""
 
     def end_task(self, learner: Learner, task: Task) -> None:
         """After a task's last step, while its training data may still be read."""

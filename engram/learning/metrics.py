@@ -53,6 +53,6 @@ def forward_transfer(before: Sequence[float], untrained: Sequence[float]) -> flo
 
 def intransigence(a: AccuracyMatrix, offline: Sequence[float]) -> float | None:
     """How much worse a task is learned in sequence than by training on everything at once."""
-    if len(a) < 2:
+    if len(a) < 2 or any(len(row) <= j for j, row in enumerate(a)):
         return None
     return mean([offline[j] - a[j][j] for j in range(len(a))])

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from engram.core.messages import unknown
+from engram.core.validation import is_number
 from engram.learning.fast import STATE, FusedStep
 
 OPTIMIZERS: dict[str, type[torch.optim.Optimizer]] = {
@@ -28,11 +29,18 @@ class Optimizer:
     """A torch.optim optimiser for the parameters of one network; its fused kernels are used on the CPU."""
 
     def __init__(
-        self, params: Sequence[Tensor], name: str, lr: float, momentum: float = 0.0, weight_decay: float = 0.0
+        self,
+        params: Sequence[Tensor],
+        name: str,
+        lr: float,
+        momentum: float = 0.0,
+        weight_decay: float = 0.0,
+        nesterov: bool = False,
+        betas: tuple[float, ...] = (),
     ) -> None:
         self.params = list(params)
         cls: Any = optimizer_class(name)
-        options: dict[str, Any] = {"lr": lr, **accepted_options(name, momentum, weight_decay)}
+        options: dict[str, Any] = {"lr": lr, **accepted_options(name, momentum, weight_decay, nesterov, betas)}
         if "fused" in inspect.signature(cls).parameters and self.params[0].device.type == "cpu":
             options["fused"] = True
         self.torch = without_compiler(cls)(self.params, **options)
@@ -90,16 +98,21 @@ def without_compiler(cls: Any) -> type[torch.optim.Optimizer]:
     return type(cls.__name__, (cls,), {**plain, "step": torch.no_grad()(inspect.unwrap(cls.step))})
 
 
-def accepted_options(name: str, momentum: float, weight_decay: float) -> dict[str, float]:
-    """Those of the two that the optimiser knows; one that it does not know must be 0."""
+def accepted_options(
+    name: str, momentum: float, weight_decay: float, nesterov: bool = False, betas: tuple[float, ...] = ()
+) -> dict[str, Any]:
+    """Those that the optimiser knows; one that it does not know must be 0, False or empty. Empty betas are its own."""
     accepted = inspect.signature(optimizer_class(name)).parameters
-    options = {}
-    for key, value in (("momentum", momentum), ("weight_decay", weight_decay)):
-        if key in accepted:
-            options[key] = value
-        elif value:
+    options: dict[str, Any] = {"momentum": momentum, "weight_decay": weight_decay}
+    options |= ({"nesterov": True} if nesterov else {}) | ({"betas": betas} if betas else {})
+    for key, value in options.items():
+        if key not in accepted and value:
             raise ValueError(f"{key} {value}: optimizer {name} has no {key}")
-    return options
+    if nesterov and not momentum:
+        raise ValueError("nesterov True needs momentum; give a momentum above 0, such as 0.9")
+    if betas and not (len(betas) == 2 and all(is_number(beta) and 0 <= beta < 1 for beta in betas)):
+        raise ValueError(f"betas {betas} is out of range; give two numbers, 0 or more and below 1")
+    return {key: value for key, value in options.items() if key in accepted}
 
 
 def optimizer_class(name: str) -> type[torch.optim.Optimizer]:

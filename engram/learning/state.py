@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from torch import Tensor, nn
 
+from engram.learning.buffer import Buffer
 from engram.learning.learner import Learner
 from engram.learning.method import Method
 
@@ -99,7 +100,7 @@ def fingerprint(value: Any) -> str:
         return f"{value.dtype} {value.shape} {hashlib.sha256(value.tobytes()).hexdigest()}"
     if isinstance(value, Learner):  # a teacher
         return fingerprint(value.net)
-    if isinstance(value, nn.Module):
+    if isinstance(value, nn.Module | Buffer):
         return fingerprint(value.state_dict())
     if isinstance(value, dict):
         return f"{{{', '.join(f'{key!r}: {fingerprint(v)}' for key, v in value.items())}}}"
@@ -109,7 +110,7 @@ def fingerprint(value: Any) -> str:
 
 
 def state_of(value: Any) -> Any:
-    """As it goes into a checkpoint: networks and optimisers as their state."""
+    """As it goes into a checkpoint: networks, optimisers and buffers as their state."""
     return value.state_dict() if hasattr(value, "state_dict") else value
 
 

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from engram.core.streams import own_global_generators, seed_global_generators, seed_of
 from engram.learning import fast
+from engram.learning.augment import check_augmentable
 from engram.learning.evaluate import Evaluation, accuracy, check_needs, check_network, count_correct
 from engram.learning.hooks import check_class
 from engram.learning.learner import Learner, Training, batches
@@ -77,7 +78,7 @@ class Outcome:
 
 
 class DivergedError(ArithmeticError):
-    """The loss is no longer finite."""
+    """The loss, or a weight, is no longer finite."""
 
 
 class MisfitError(ValueError):
@@ -134,6 +135,8 @@ def train(
         for number, task in enumerate(curriculum):
             if number < first_task:
                 continue
+            learner.training = training.for_task(number)
+            learner.steps_before_task, learner.steps_of_run = sum(steps[:number]), sum(steps)
             learner.begin_task(task.index, steps[number])
             skip = first_epoch if number == first_task else 0
             if evaluation.forward_transfer and number > 0 and not skip:
@@ -177,7 +180,8 @@ def check_method_here(method: Method, kind: str, evaluation: Evaluation) -> None
 
 def task_steps(method: Method, training: Training, curriculum: Sequence[Task]) -> list[int]:
     """Optimiser steps of the network in each task."""
-    return [training.steps_for(size) for size in method.pass_sizes([len(task.train) for task in curriculum])]
+    sizes = method.pass_sizes([len(task.train) for task in curriculum])
+    return [training.for_task(number).steps_for(size) for number, size in enumerate(sizes)]
 
 
 def total_steps(method: Method, training: Training, curriculum: Sequence[Task]) -> int:
@@ -210,10 +214,7 @@ def learn(
     total = torch.tensor(summed, device=learner.device)
     seed_layers(learner, f"epoch {skip + 1}")
     for batch in batches(data, learner.training, learner.fresh_rng("shuffle"), skip):
-        total += backward(learner, method, batch)
-        method.adjust_gradients(learner, batch)
-        learner.optimizer.step()
-        method.after_step(learner, batch)
+        total += take_step(learner, method, batch)
         learner.steps += 1
         steps += 1
         learner.step_of_task = steps
@@ -228,7 +229,9 @@ def learn(
                 outcome.running = (finite(total), steps)
                 each_epoch(steps // per_epoch)
             seed_layers(learner, f"epoch {steps // per_epoch + 1}")
-    outcome.losses.append(finite(total) / max(steps, 1))
+    mean_loss = finite(total) / max(steps, 1)
+    check_weights(learner)  # the last step is in no loss
+    outcome.losses.append(mean_loss)
     outcome.running = (0.0, 0)
     method.end_task(learner, task)
 
@@ -239,6 +242,18 @@ def seed_layers(learner: Learner, when: str) -> None:
     Each epoch has its own, so that a run which is resumed after an epoch draws what it would have drawn.
     """
     seed_global_generators(seed_of(learner.seed, f"layers, {when}", learner.task), learner.device)
+
+
+def take_step(learner: Learner, method: Method, batch: Batch) -> Tensor:
+    """One step of training on a batch; its loss."""
+    learner.apply_schedule()
+    augmented = learner.augment(batch)
+    loss = backward(learner, method, augmented)
+    method.adjust_gradients(learner, augmented)
+    learner.clip_gradients()
+    learner.optimizer.step()
+    method.after_step(learner, batch)  # images as they are: what it stores can be augmented anew
+    return loss
 
 
 def backward(learner: Learner, method: Method, batch: Batch) -> Tensor:
@@ -272,8 +287,15 @@ def finite(total: Tensor) -> float:
     return value
 
 
+def check_weights(learner: Learner) -> None:
+    """Raises if a parameter is no longer finite."""
+    if not all(bool(torch.isfinite(p).all()) for p in learner.params):
+        raise DivergedError
+
+
 def new_learner(tasks: Tasks, method: Method, net: Net, training: Training, seed: int, device: torch.device) -> Learner:
     """A learner with a freshly drawn network."""
+    check_augmentable(training.augment, tasks)
     with own_global_generators(device):
         seed_global_generators(seed_of(seed, "init"), device)
         asked = net.build(tasks.shape, tasks.outputs)

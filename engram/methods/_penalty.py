@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
 from dataclasses import dataclass
 from typing import Annotated
@@ -13,6 +14,11 @@ from engram.learning.fisher import Estimator, Label, check_estimator, fisher
 from engram.learning.learner import Learner, Params
 from engram.learning.method import Log, Method
 from engram.scenarios.task import Batch, Task, Tasks
+
+
+def gradient_factor(coef: float) -> float:
+    """2 · coef; infinite if float32 cannot hold it, so that the run diverges instead of raising an error in torch."""
+    return 2 * coef if 2 * coef <= torch.finfo(torch.float32).max else math.inf
 
 
 @dataclass
@@ -39,7 +45,7 @@ class QuadraticPenalty(Method):
         self.centre: Params = [p.detach().clone() for p in learner.params]
 
     def kept_bytes(self, net: nn.Module, pixels: int) -> int:
-        return 2 * sum(p.numel() * p.element_size() for p in net.parameters())
+        return 2 * sum(p.numel() * p.element_size() for p in net.parameters() if p.requires_grad)
 
     @abstractmethod
     def importance(self, learner: Learner, task: Task) -> Params:
@@ -52,7 +58,7 @@ class QuadraticPenalty(Method):
         for p, weight, centre, pull in zip(learner.params, self.weights, self.centre, self._pull, strict=True):
             assert p.grad is not None
             torch.sub(p, centre, out=pull)
-            p.grad.addcmul_(weight, pull, value=2 * self.coef)
+            p.grad.addcmul_(weight, pull, value=gradient_factor(self.coef))
 
     def end_task(self, learner: Learner, task: Task) -> None:
         self.weights, self.centre = self.consolidate(learner, task)

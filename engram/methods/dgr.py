@@ -10,7 +10,6 @@ import torch
 from torch import Tensor, nn
 
 from engram.learning.learner import Learner, batches
-from engram.learning.optimizer import Optimizer
 from engram.learning.train import CHECK_EVERY, finite
 from engram.methods._replay import GenerativeReplay, share_of_now
 from engram.nets.mlp import hidden_layers
@@ -44,8 +43,7 @@ class DGR(GenerativeReplay):
         self.new_optimizer(learner)
 
     def new_optimizer(self, learner: Learner) -> None:
-        t, params = learner.training, list(self.generator.parameters())
-        self.generator_optimizer = Optimizer(params, t.optimizer, t.lr, t.momentum, t.weight_decay)
+        self.generator_optimizer = learner.training.new_optimizer(list(self.generator.parameters()))
 
     def kept_bytes(self, net: nn.Module, pixels: int) -> int:
         with torch.device("meta"):

@@ -78,6 +78,7 @@ class GEM(Rehearsal):
         memory, sizes = self.inputs, self._sizes
         if self.memory_batch:
             memory, sizes = self.drawn(memory, sizes)
+        memory = learner.augment(memory)
         if self.matrix is None:
             project_factors(learner.params, factors(learner, memory, sizes), sizes, self.margin)
             return

@@ -9,7 +9,7 @@ import torch
 
 from engram.learning.learner import Learner, Params
 from engram.learning.method import Log
-from engram.methods._penalty import QuadraticPenalty
+from engram.methods._penalty import QuadraticPenalty, gradient_factor
 from engram.scenarios.task import Batch, Task
 
 
@@ -54,7 +54,7 @@ class SI(QuadraticPenalty):
         for p, weight, pull in zip(learner.params, self.weights, self._pull, strict=True):
             assert p.grad is not None
             self._gradient.append(p.grad)
-            p.grad = torch.addcmul(p.grad, weight, pull, value=2 * self.coef)
+            p.grad = torch.addcmul(p.grad, weight, pull, value=gradient_factor(self.coef))
 
     @torch.no_grad()
     def after_step(self, learner: Learner, batch: Batch) -> None:

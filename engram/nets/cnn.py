@@ -52,6 +52,8 @@ class CNN(Net):
 
 
 def check_shape(shape: Shape) -> None:
+    if len(shape) != 3:
+        raise ValueError(f"net cnn takes images, and the data are arrays of {'×'.join(map(str, shape))}; give net mlp")
     if min(shape[1:]) < LEAST:
         raise ValueError(
             f"images of {shape[1]}×{shape[2]} pixels are too small for net cnn; it takes {LEAST}×{LEAST} or more"
@@ -62,7 +64,7 @@ def feature_maps(shape: Shape) -> list[tuple[Shape, Shape]]:
     """(maps, height, width) after each convolution, and after the pooling that may follow it."""
     check_shape(shape)
     _, height, width = shape
-    sizes = []
+    sizes: list[tuple[Shape, Shape]] = []
     for maps, padding, pooled in CONVOLUTIONS:
         height, width = (side + 2 * padding - KERNEL + 1 for side in (height, width))
         convolved = (maps, height, width)

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from types import ModuleType
+from typing import Any, Literal, NamedTuple
 
-from torch import nn
+import torch
+from torch import Tensor, nn
+
+from engram.core.streams import own_global_generators
 
 HeadInit = Literal["random", "zero"]
-Shape = tuple[int, int, int]
-"""(channels, height, width) of an image."""
+Shape = tuple[int, ...]
+"""Of one input: (channels, height, width) of an image, (features,) of a vector."""
 
 
 class Layer(NamedTuple):
@@ -18,7 +24,7 @@ class Layer(NamedTuple):
 
     name: str
     activation: tuple[int, ...]
-    """What comes out of it for one image: (units,) or (maps, height, width)."""
+    """What comes out of it for one image: (units,) or (maps, height, width); empty if it is not known."""
     parameters: int
 
 
@@ -30,9 +36,58 @@ class Net(ABC):
     def build(self, shape: Shape, outputs: int) -> nn.Module:
         """The network for images of this shape; draws from PyTorch's global generator."""
 
-    @abstractmethod
     def layers(self, shape: Shape, outputs: int) -> list[Layer]:
-        """Its steps in order, known without building it."""
+        """Its steps in order, for people: by default all layers that have parameters."""
+        return layers_of(build_for_show(self, shape, outputs), math.prod(shape))
+
+    @classmethod
+    def recipes_in(cls, module: ModuleType) -> list[type[Net]]:
+        """Recipes of the networks in a user's file that are plain PyTorch; see `engram.nets._module`."""
+        from engram.nets import _module
+
+        return _module.recipes_in(module)
+
+
+def build_for_show(recipe: Net, shape: Shape, outputs: int) -> nn.Module:
+    """The network without memory for its parameters, if its code allows that; the caller's generators stay as they
+    are."""
+    with own_global_generators():
+        try:
+            with torch.device("meta"):
+                return recipe.build(shape, outputs)
+        except Exception:  # the code looks at values, which parameters without memory do not have
+            return recipe.build(shape, outputs)
+
+
+def layers_of(net: nn.Module, pixels: int) -> list[Layer]:
+    """All layers that have parameters of their own, in the order in which one image passes them.
+
+    A layer that is not called as a module comes last, and its activation is not known.
+    """
+    owners = {m: name for name, m in net.named_modules() if any(True for _ in m.parameters(recurse=False))}
+    activations: dict[nn.Module, tuple[int, ...]] = {}
+
+    def note(module: nn.Module, _: Any, output: Any) -> None:
+        activations.setdefault(module, tuple(output.shape[1:]) if isinstance(output, Tensor) else ())
+
+    handles = [module.register_forward_hook(note) for module in owners]
+    device = next((p.device for p in net.parameters()), torch.device("cpu"))
+    net.eval()
+    try:
+        # it may need more than images, or look at values, which the meta device does not have
+        with suppress(Exception), torch.no_grad(), own_global_generators(), device:
+            net(torch.zeros(1, pixels))
+    finally:
+        for handle in handles:
+            handle.remove()
+    counted: set[Tensor] = set()
+    layers = []
+    for module in [*activations, *(m for m in owners if m not in activations)]:
+        own = [p for p in module.parameters(recurse=False) if p not in counted]  # a shared one counts once
+        counted.update(own)
+        name = f"{owners[module]}: {type(module).__name__}".removeprefix(": ")
+        layers.append(Layer(name, activations.get(module, ()), sum(p.numel() for p in own)))
+    return layers
 
 
 def check_head_init(heads: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import re
 from collections.abc import Sequence
 
@@ -40,7 +41,7 @@ def table_lines(document: Document) -> list[str]:
         for row in section.rows:
             mark = ["✓" if row.remembers else ""] if memory else []
             entries = map(entry_markdown, row.entries)
-            lines.append(markdown_row([escape_markdown(row.title), *mark, *entries, *row.extra]))
+            lines.append(markdown_row([escape_markdown(row.title), *mark, *entries, *map(escape_markdown, row.extra)]))
     return lines
 
 
@@ -80,5 +81,5 @@ def markdown_row(entries: Sequence[str]) -> str:
 
 
 def escape_markdown(text: str) -> str:
-    """Text in which no character ends a cell or starts markup."""
-    return re.sub(r"[\\`*_\[\]<>|~$]", r"\\\g<0>", text)
+    """Text in which no character ends a cell or starts markup; entities, since not all renderers know `\\<`."""
+    return re.sub(r"[\\`*_\[\]|~$]", r"\\\g<0>", html.escape(" ".join(text.splitlines()), quote=False))

@@ -20,7 +20,7 @@ def sensitivity(records: Sequence[Record]) -> Figure:
 
     Trials that diverged or failed are crosses at the bottom. If choices were searched too, each has its line.
     """
-    trials = [r for r in deduplicate(records) if r.search["stage"] == "trial"]
+    trials = [r for r in deduplicate(records) if r.search["stage"] == "trial" and r.search["point"]]
     if not trials:
         raise ValueError("there are no trials of a search among the records")
     by_axis: dict[str, list[Record]] = {}

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from types import FunctionType
 from typing import Any
 
+from torch import nn
+
 from engram.core.registry import METHODS, NETS
-from engram.data import Images
+from engram.data.images import Images
 from engram.learning.combine import combine
 from engram.learning.evaluate import Evaluation
 from engram.learning.learner import Training
 from engram.learning.method import Method
+from engram.nets._module import recipe_class
 from engram.nets.net import Net
 from engram.scenarios.scenario import Scenario
 from engram.scenarios.task import Task, Tasks
@@ -55,9 +59,16 @@ def check_net_argument(value: Any) -> Net:
         raise TypeError(f"net {value!r} is a name; give {known}")
     if isinstance(value, type) and issubclass(value, Net):
         raise TypeError(f"net {value.__name__} is a class; give an instance: {value.__name__}()")
+    if isinstance(value, FunctionType) or (isinstance(value, type) and issubclass(value, nn.Module)):
+        return recipe_class(value)()
+    if isinstance(value, nn.Module):
+        raise TypeError(
+            f"net {type(value).__name__} is a module that was built already, and every run needs a fresh one; give its "
+            "class, or a function of (shape, outputs) that returns it"
+        )
     raise TypeError(
-        f"net {value!r:.60} is not a recipe of a network: give one, as in engram.MLP(400, 400), or a subclass of "
-        "engram.Net whose build(shape, outputs) returns your module"
+        f"net {value!r:.60} is not a recipe of a network: give one, as in engram.MLP(400, 400), an nn.Module class "
+        "with a constructor (shape, outputs), or a function of these two that returns a module"
     )
 
 

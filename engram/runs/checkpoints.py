@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
 import os
 from collections.abc import Mapping
@@ -10,20 +11,28 @@ from typing import Any
 
 import torch
 
+from engram.core.durable import sync_folder
 from engram.core.messages import Say, tell
 from engram.learning.train import Checkpoint
 
+MARK = b"engram checkpoint 2"
+"""What a file of checkpoints begins with; files of version 0.1 have no such line, and are not used."""
+
 
 class Checkpoints:
-    """The checkpoints of one run: a folder with the latest, written whole or not at all."""
+    """The checkpoints of one run: a folder, named by the run's key, with the latest, written whole or not at all."""
 
     def __init__(self, folder: Path, say: Say = tell) -> None:
         self.folder, self.say = folder, say
         self.failed = False
 
+    @property
+    def key(self) -> str:
+        return self.folder.name
+
     def save(self, checkpoint: Checkpoint) -> None:
         """Writes a checkpoint in place of the one before; where the disk does not take it the run goes on without."""
-        self.write(file_name(checkpoint), packed(checkpoint))
+        self.write(file_name(checkpoint), packed(checkpoint, self.key))
 
     def write(self, name: str, content: bytes) -> None:
         path = self.folder / name
@@ -37,6 +46,7 @@ class Checkpoints:
                     left = left[file.write(left) :]
                 os.fsync(file.fileno())
             part.replace(path)
+            sync_folder(self.folder)
         except OSError as error:
             part.unlink(missing_ok=True)
             if not self.failed:
@@ -51,9 +61,9 @@ class Checkpoints:
         """What an interrupted run left, or None."""
         for path in self.newest_first():
             try:
-                return unpacked(path.read_bytes())
-            except Exception as error:  # whatever bytes that are none end in
-                self.say(f"{path}: not a whole checkpoint ({type(error).__name__}), left aside")
+                return unpacked(path.read_bytes(), self.key)
+            except Exception as error:  # torch.load raises many types
+                self.say(f"{path}: not a whole checkpoint of this run ({describe_damage(error)}), left aside")
         return None
 
     def content(self) -> bytes | None:
@@ -69,13 +79,19 @@ def file_name(checkpoint: Checkpoint) -> str:
     return f"task-{checkpoint['task']}{epoch}.pt"
 
 
-def packed(checkpoint: Checkpoint) -> bytes:
-    """A checkpoint as the content of a file."""
+def packed(checkpoint: Checkpoint, key: str) -> bytes:
+    """A checkpoint as the content of a file: a line with the run's key and a hash, then what torch wrote."""
     for kept in checkpoint["method"]:
         check_kept(kept)
     content = io.BytesIO()
     torch.save(checkpoint, content)
-    return content.getvalue()
+    return heading(key, content.getvalue()) + content.getvalue()
+
+
+def heading(key: str, content: bytes) -> bytes:
+    """The first line of a file. The hash is over the key as well, so that no part of a file can change unseen."""
+    digest = hashlib.sha256(key.encode() + b"\n" + content).hexdigest()
+    return b" ".join([MARK, key.encode(), digest.encode()]) + b"\n"
 
 
 def check_kept(kept: Mapping[str, Any]) -> None:
@@ -98,6 +114,20 @@ def unreadable(value: Any) -> str | None:
     return type(value).__name__
 
 
-def unpacked(content: bytes) -> Checkpoint:
+class DamagedError(ValueError):
+    """A file is not what a run with this key wrote."""
+
+
+def unpacked(file: bytes, key: str) -> Checkpoint:
+    """The checkpoint in the content of a file, if it is to the bit what the run with this key wrote."""
+    first, _, content = file.partition(b"\n")
+    if not first.startswith(MARK):
+        raise DamagedError("written by another version, or damaged")
+    if first + b"\n" != heading(key, content):
+        raise DamagedError("damaged" if key.encode() in first else "of another run")
     checkpoint: Checkpoint = torch.load(io.BytesIO(content), weights_only=True)
     return checkpoint
+
+
+def describe_damage(error: Exception) -> str:
+    return str(error) if isinstance(error, DamagedError) else type(error).__name__

@@ -4,19 +4,15 @@ from __future__ import annotations
 
 import fcntl
 import json
-import math
 import os
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
+from engram.core.durable import sync_folder
 from engram.core.messages import Say, tell
-
-RECORDED_METRICS = (
-    "average_accuracy", "average_incremental_accuracy", "forgetting", "backward_transfer", "forward_transfer",
-    "pooled_accuracy",
-)  # fmt: skip
+from engram.runs.soundness import MAY_HOLD_CONTROL, drop_control, is_sound_record
 
 
 @dataclass
@@ -61,7 +57,10 @@ class Record:
 
     @classmethod
     def from_json(cls, line: str) -> Record:
+        """The record in a line, without control characters: its text is shown on terminals."""
         values = json.loads(line)
+        if MAY_HOLD_CONTROL.search(line):
+            values = drop_control(values)
         known = {f.name for f in fields(cls)} - {"reused"}
         return cls(**{name: value for name, value in values.items() if name in known})
 
@@ -106,74 +105,56 @@ class UnwritableError(OSError):
         )
 
 
-def record_files(place: Path) -> list[Path]:
-    """The files of records in a folder, at any depth, in the order of their names; a file is itself one."""
-    return [place] if place.is_file() else sorted(place.rglob("*.jsonl"))
+def record_files(place: Path, say: Say = lambda _: None) -> list[Path]:
+    """The files of records in a folder, at any depth, in the order of their names; a file is itself one.
+
+    What has such a name but is not a regular file (an editor's lock, a pipe, a dangling link) is reported and skipped.
+    """
+    if place.is_file():
+        return [place]
+    named = sorted(place.rglob("*.jsonl"))
+    files = [path for path in named if path.is_file()]
+    for path in sorted({*named} - {*files}):
+        say(f"{path}: not a regular file, skipped")
+    return files
 
 
 def read_records(*places: Path, say: Say = tell) -> list[Record]:
     """The records of files and folders, in order; a line that is not a record (torn by a crash) is reported and
-    skipped. A place that does not exist has none."""
+    skipped, and so is a file in a folder that cannot be read. A place that does not exist has none."""
     found: list[Record] = []
-    for file in dict.fromkeys(file for place in places for file in record_files(place)):
-        found += parse_records(file.read_text(encoding="utf-8", errors="replace"), file, 1, say)
+    for file in dict.fromkeys(file for place in places for file in record_files(place, say)):
+        try:
+            text = file.read_text(encoding="utf-8", errors="replace")
+        except OSError as error:
+            if file in places:  # asked for by name
+                raise
+            say(f"{file} cannot be read: {error.strerror}; skipped")
+            continue
+        found += parse_records(text, file, 1, say)
     return found
 
 
 def parse_records(text: str, path: Path, first: int, say: Say) -> list[Record]:
     """The records in a piece of a file that begins with line `first`."""
     records: list[Record] = []
-    for number, line in enumerate(text.split("\n"), first):
+    for number, line in enumerate(text.removeprefix("\ufeff").split("\n"), first):  # some editors write a BOM
         if not line.strip():
             continue
-        try:
-            record = Record.from_json(line)
-        except (ValueError, RecursionError, TypeError, AttributeError):
-            record = None
-        if record is not None and well_typed(record):
+        if record := sound_record(line):
             records.append(record)
         else:
             say(f"{path}, line {number}: not a whole record, skipped")
     return records
 
 
-def well_typed(record: Record) -> bool:
-    """Whether a record holds what its names say; files are written by anyone."""
-    return (
-        all(isinstance(text, str) for text in (record.key, record.scenario, record.method, record.status))
-        and isinstance(record.seed, int)
-        and all(isinstance(d, dict) for d in (record.spec, record.environment, record.search, record.memory))
-        and all(v is None or is_finite_number(v) for v in (getattr(record, name) for name in RECORDED_METRICS))
-        and all(is_finite_number(value) for value in (record.steps, record.seconds))
-        and isinstance(record.accuracy, list)
-        and all(isinstance(row, list) and are_finite_numbers(row) for row in record.accuracy)
-        and isinstance(record.curve, list)
-        and all(isinstance(at, dict) for at in record.curve)
-        and isinstance(record.spec.get("method", []), list)
-        and all(isinstance(member, dict) for member in record.spec.get("method", []))
-        and isinstance(record.environment.get("data", {}), dict)
-        and (record.search == {} or is_search_note(record.search))
-        and all(
-            isinstance(parts, dict) and all(isinstance(size, int) for size in parts.values())
-            for parts in record.memory.values()
-        )
-    )
-
-
-def is_search_note(search: dict[str, Any]) -> bool:
-    """Whether it says what part in a search a run had."""
-    return isinstance(search.get("point"), dict) and all(
-        isinstance(search.get(name), str) for name in ("stage", "selected_on")
-    )
-
-
-def is_finite_number(value: Any) -> bool:
-    return isinstance(value, int | float) and math.isfinite(value)
-
-
-def are_finite_numbers(values: list[Any]) -> bool:
-    """The same of a whole list, in C: a folder of records holds hundreds of thousands of accuracies."""
-    return set(map(type, values)) <= {int, float} and all(map(math.isfinite, values))
+def sound_record(line: str) -> Record | None:
+    """The record that a line holds; None if it holds none, or one that those who read it could not rely on."""
+    try:
+        record = Record.from_json(line)
+        return record if is_sound_record(record) else None
+    except (ValueError, TypeError, AttributeError, OverflowError, RecursionError):
+        return None
 
 
 def append_record(path: Path, record: Record) -> None:
@@ -192,6 +173,8 @@ def append_record(path: Path, record: Record) -> None:
                 while left:
                     left = left[file.write(left) :]
                 os.fsync(file.fileno())
+                if not size:
+                    sync_folder(path.parent)
             except OSError:
                 file.truncate(size)
                 raise

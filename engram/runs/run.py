@@ -10,13 +10,14 @@ import resource
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch import nn
 
 from engram.core.facts import ROOT
 from engram.core.messages import Say, tell
@@ -28,6 +29,7 @@ from engram.learning.evaluate import Evaluation
 from engram.learning.learner import Training
 from engram.learning.method import Method
 from engram.learning.train import Checkpoint, MisfitError, Outcome, Progress, train
+from engram.nets._start import Freeze, Start
 from engram.nets.mlp import MLP
 from engram.nets.net import Net
 from engram.runs.arguments import (
@@ -49,12 +51,14 @@ def run(
     method: Method | Sequence[Method],
     *,
     seed: int = 0,
-    net: Net | None = None,
+    net: Net | Callable[..., nn.Module] | None = None,
     training: Training | None = None,
     evaluation: Evaluation | None = None,
     threads: int = 1,
     device: str = "cpu",
     memory_budget: int | None = None,
+    weights: str | Path | None = None,
+    freeze: Freeze = "none",
     out: str | Path | None = None,
     watch: Callable[[Progress], None] = lambda _: None,
 ) -> Record:
@@ -64,29 +68,33 @@ def run(
         scenario: What `engram.split`, `engram.permute`, `engram.queue` or `engram.scenario` returns.
         method: An instance, or several that are combined.
         seed: Draws the tasks, the initial network, and everything else that is random.
-        net: A recipe of a network; by default an MLP.
+        net: A recipe of a network (by default an MLP), an `nn.Module` class with a constructor `(shape, outputs)`, or a
+            function of these two that returns a module. Such a module gets images as (n, channels, height, width).
         training: How long and how each task is trained; by default 4 epochs with the method's optimiser.
         evaluation: What is measured besides the accuracy on all seen tasks after each task.
         threads: Threads of the run; bits depend on it.
         device: `cpu`, `cuda`, `mps` or `auto`.
         memory_budget: Bytes that the method may keep across a boundary: sizes a buffer, refuses what cannot fit.
+        weights: A file of weights that the network starts from: safetensors, or a saved state dict.
+        freeze: `backbone`: only the output layer is trained.
         out: A folder for the record: an interrupted run goes on where it stopped, a recorded one is not run again.
         watch: Called with the progress now and then.
     """
     scenario, method = check_scenario_argument(scenario), check_method_argument(method)
-    net = MLP() if net is None else check_net_argument(net)
+    recipe = MLP() if net is None else check_net_argument(net)
     if memory_budget is not None:
         tasks = scenario.tasks(seed)
-        method = fit_budget(method, memory_budget, net.build(tasks.shape, tasks.outputs), tasks, METHODS.name_of)
+        method = fit_budget(method, memory_budget, recipe.build(tasks.shape, tasks.outputs), tasks, METHODS.name_of)
     spec = Spec(
         scenario,
         method,
-        net,
+        recipe,
         Training(optimizer=method.optimizer) if training is None else check_training(training),
         Evaluation() if evaluation is None else check_evaluation(evaluation),
         seed,
         threads,
         resolve_device(device),
+        Start(str(weights or ""), freeze),
     )
     return run_spec(spec, Path(out) if out is not None else None, watch=watch)
 
@@ -137,7 +145,7 @@ def compute(
             return train(
                 spec.scenario.tasks(spec.seed, spec.device),
                 copy.deepcopy(spec.method),
-                spec.net,
+                spec.network,
                 spec.training,
                 seed=spec.seed,
                 device=spec.device,
@@ -278,7 +286,8 @@ def commit() -> dict[str, Any]:
     here = ROOT
 
     def git(*arguments: str) -> str:
-        done = subprocess.run(["git", "-C", str(here), *arguments], capture_output=True, text=True, check=True)
+        command = ["git", "--no-optional-locks", "-C", str(here), *arguments]  # never in the way of the user's own git
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
         return done.stdout.strip()
 
     try:
@@ -298,6 +307,9 @@ def cpu_name() -> str:
 
 
 def peak_mb() -> float:
-    """The most memory that this process has held."""
+    """The most memory that this process has held, in megabytes."""
+    with suppress(OSError, ValueError, StopIteration):  # Linux: getrusage also counts the parent before exec
+        status = Path("/proc/self/status").read_text(encoding="utf-8")
+        return int(next(line for line in status.splitlines() if line.startswith("VmHWM")).split()[1]) / 1024
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak / (1 << 20 if sys.platform == "darwin" else 1 << 10)

@@ -7,6 +7,7 @@ import json
 import math
 from collections.abc import Mapping
 from dataclasses import MISSING, Field, asdict, dataclass, field, fields, is_dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,11 +16,13 @@ from torch import Tensor
 from engram.core.code import hash_code
 from engram.core.messages import unknown
 from engram.core.registry import METHODS, NETS, SCENARIOS
-from engram.data import Images, images
+from engram.data.catalog import images
+from engram.data.images import Images
 from engram.learning.combine import combine
 from engram.learning.evaluate import Evaluation
 from engram.learning.learner import Training
 from engram.learning.method import Method
+from engram.nets._start import Start, StartedNet
 from engram.nets.mlp import MLP
 from engram.nets.net import Net
 from engram.runs.defaults import Protocol, default_setting
@@ -28,11 +31,16 @@ from engram.runs.setting import OWN_CODE, Setting, setting_of_record
 from engram.scenarios.create import load_images
 from engram.scenarios.names import ScenarioName, datasets_of, parse_name
 from engram.scenarios.scenario import Scenario, freeze
+from engram.scenarios.transform import hash_function
 
 PROTOCOL = 1
 """Raised by hand when the same spec gives other results than before."""
 COMBINED = 2
 """The same for combined methods alone. 2: their gradients are adjusted by stage, not in the order they are named."""
+TRAINING_OF_01 = frozenset(
+    {"epochs", "steps", "batch", "optimizer", "lr", "momentum", "weight_decay", "drop_last", "reset_optimizer"}
+)
+"""Fields of the training that every record states."""
 MOST_THREADS = 512
 """No machine has more cores that would speed a run up, and with far more OpenMP ends the process."""
 
@@ -54,6 +62,8 @@ class Spec:
     threads: int = 1
     """Of the run; bits depend on it."""
     device: str = "cpu"
+    start: Start = field(default_factory=Start)
+    """Weights that the network begins with, and what of it is frozen."""
 
     def __post_init__(self) -> None:
         if not isinstance(self.seed, int):
@@ -76,6 +86,11 @@ class Spec:
         return "+".join(METHODS.name_of(member) for member in self.method.members())
 
     @property
+    def network(self) -> Net:
+        """The recipe of what is trained: the network, begun as `start` says."""
+        return self.net if self.start == Start() else StartedNet(self.net, self.start)
+
+    @property
     def setting(self) -> Setting:
         """All of it but the seed."""
         empty = Record("", self.scenario_name, self.method_name, self.seed, self.to_json(), "done")
@@ -96,11 +111,12 @@ class Spec:
                 for member in self.method.members()
             ],
             "net": {"name": NETS.name_of(self.net), **jsonable(values_of(self.net)), **own_code(self.net, OWN_CODE)},
-            "training": asdict(self.training),
+            "training": training_json(self.training),
             "evaluation": evaluation_json(self.evaluation),
             "seed": self.seed,
             "threads": self.threads,
             "device": self.device,
+            **({"start": start_json(self.start)} if self.start != Start() else {}),
         }
 
     @property
@@ -123,6 +139,7 @@ class Spec:
             "evaluation": changed_values(self.evaluation),
             "run": {k: v for k, v in (("threads", self.threads), ("device", self.device)) if v not in (1, "cpu")},
             "seed": self.seed,
+            **({"start": [self.start.content, self.start.freeze]} if self.start != Start() else {}),
         }
         return hashlib.sha256(json.dumps(named, sort_keys=True).encode()).hexdigest()[:16]
 
@@ -132,6 +149,26 @@ def evaluation_json(evaluation: Evaluation) -> dict[str, Any]:
     would be told apart."""
     values = asdict(evaluation)
     return values if values["give_task_identity"] else {k: v for k, v in values.items() if k != "give_task_identity"}
+
+
+def training_json(training: Training) -> dict[str, Any]:
+    """Every value; of those that 0.1 did not have, only what was chosen, as with the evaluation."""
+    chosen = changed_values(training)
+    return {k: v for k, v in jsonable(asdict(training)).items() if k in TRAINING_OF_01 or k in chosen}
+
+
+def start_json(start: Start) -> dict[str, str]:
+    """The file by its full path, so that a worker finds it, and by its content."""
+    path = str(Path(start.weights).resolve()) if start.weights else ""
+    return {"weights": path, "content": start.content, "freeze": start.freeze}
+
+
+def start_from_json(values: Mapping[str, Any]) -> Start:
+    """What `start_json` wrote; refused if the file has another content now."""
+    start = Start(**{name: value for name, value in values.items() if name != "content"})
+    if start.content != values.get("content", ""):
+        raise SpecError(f"weights {start.weights} are {start.content} here, the spec was made with {values['content']}")
+    return start
 
 
 def from_json(values: dict[str, Any], given: Mapping[str, Images] | None = None) -> Spec:
@@ -151,9 +188,10 @@ def from_json(values: dict[str, Any], given: Mapping[str, Images] | None = None)
             scenario=scenario_by_make(make)(images=loaded, **freeze_values(scenario)),
             method=combine(members),
             net=new_net(find_class(NETS, net.pop("name")), net),
-            training=Training(**values["training"]),
+            training=Training(**freeze_values(values["training"])),
             evaluation=Evaluation(**values["evaluation"]),
             **{name: values[name] for name in ("seed", "threads", "device")},
+            start=start_from_json(values.get("start", {})),
         )
     except KeyError as error:
         raise SpecError(f"not a spec of a run: it has no {error}") from error
@@ -163,7 +201,9 @@ def from_json(values: dict[str, Any], given: Mapping[str, Images] | None = None)
 
 def spec_of_setting(setting: Setting, seed: int = 0) -> Spec:
     """The run of a setting with this seed."""
-    groups: dict[str, dict[str, Any]] = {group: {} for group in ("scenario", "method", "net", "training", "evaluation")}
+    groups: dict[str, dict[str, Any]] = {
+        group: {} for group in ("scenario", "method", "net", "training", "evaluation", "start")
+    }
     for name, value in setting.values.items():
         group, _, rest = name.partition(".")
         if rest != OWN_CODE and not rest.endswith(f".{OWN_CODE}"):
@@ -184,6 +224,7 @@ def spec_of_setting(setting: Setting, seed: int = 0) -> Spec:
         training=Training(**groups["training"]),
         evaluation=Evaluation(**groups["evaluation"]),
         seed=seed,
+        start=start_from_json(groups["start"]),
     )
 
 
@@ -255,7 +296,7 @@ def jsonable(value: Any) -> Any:
 
 
 def content_hash(value: Any) -> str:
-    """Names the content of an array; anything else cannot be part of a spec."""
+    """Names the content of an array or the code of a function; anything else cannot be part of a spec."""
     if isinstance(value, Tensor):
         value = value.detach().cpu().numpy()
     if isinstance(value, np.ndarray | np.generic):
@@ -264,6 +305,8 @@ def content_hash(value: Any) -> str:
         return f"sha256:{digest.hexdigest()[:16]}"
     if isinstance(value, Images):
         return value.fingerprint
+    if callable(value):
+        return hash_function(value)
     raise SpecError(
         f"{type(value).__name__} {value!r:.60} cannot be part of a spec; give numbers, words, arrays or tuples of them"
     )

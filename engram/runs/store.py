@@ -21,23 +21,34 @@ class Store:
         self.folder, self.say = folder, say
         self._finished: dict[str, Record] = {}
         self._read: dict[Path, tuple[int, int, int]] = {}
+        self._said: set[str] = set()
 
     def finished(self) -> dict[str, Record]:
         """By key, the runs that are recorded and did not fail; reads what was added to the files since the last look.
 
         Files are read in the order of their names, and the first record of a key counts.
         """
-        for path in record_files(self.folder):
+        for path in record_files(self.folder, self._say_once):
             for record in self._new(path):
                 if record.status != "failed" and record.key not in self._finished:
                     record.reused = True
                     self._finished[record.key] = record
         return self._finished
 
+    def _say_once(self, text: str) -> None:
+        if text not in self._said:
+            self._said.add(text)
+            self.say(text)
+
     def _new(self, path: Path) -> list[Record]:
-        """The records that a file got since it was last read."""
+        """The records that a file got since it was last read; none of a file that cannot be read, which is said."""
         inode, offset, lines = self._read.get(path, (0, 0, 1))
-        with path.open("rb") as file:
+        try:
+            opened = path.open("rb")
+        except OSError as error:
+            self._say_once(f"{path} cannot be read: {error.strerror}; skipped")
+            return []
+        with opened as file:
             now = os.fstat(file.fileno())
             if (now.st_ino, now.st_size) == (inode, offset):
                 return []

@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from engram.core.registry import SCENARIOS
-from engram.data import DataError, Images, images
+from engram.data.catalog import images
+from engram.data.errors import DataError
+from engram.data.images import Images
 from engram.scenarios.names import (
     LETTERS,
     LONG_QUEUE,

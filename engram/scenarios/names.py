@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from engram.core.messages import unknown
 from engram.core.registry import SCENARIOS
-from engram.data import CATALOG, images
+from engram.data.sets import CATALOG
 from engram.scenarios.kinds import KINDS, ScenarioError
 
 PREPARATION: dict[str, tuple[dict[str, Any], str]] = {
@@ -17,12 +17,16 @@ PREPARATION: dict[str, tuple[dict[str, Any], str]] = {
     "fashion-mnist": ({"pad": 2, "normalize": "train"}, "as MNIST, by its own padded statistics"),
 }
 """Default preparation of a dataset's images, and the source of these values."""
+RECIPE_PREPARATION: dict[str, tuple[dict[str, Any], str]] = {
+    "rotated": ({"pad": 0, "normalize": None}, "Buzzega et al., 2020"),
+}
+"""Preparation by recipe, if it is another one than the dataset's."""
 OTHER_PREPARATION: tuple[dict[str, Any], str] = ({"pad": 0, "normalize": "train"}, "engram's choice")
 
 LONG_QUEUE, WITH, LETTERS = "long-queue", "long-queue-with-", "emnist-letters"
 STAND_IN = "cyrillic-letters"
 """Replaces EMNIST letters if they cannot be downloaded; the scenario's name then says so."""
-NAMED_SCENARIOS = ("split-mnist", "permuted-mnist", "split-fashion-mnist", "split-cifar10", LONG_QUEUE)
+NAMED_SCENARIOS = ("split-mnist", "permuted-mnist", "rotated-mnist", "split-fashion-mnist", "split-cifar10", LONG_QUEUE)
 """The scenarios that `engram ls` lists; their names work with any other dataset too."""
 
 
@@ -94,7 +98,8 @@ def with_letters(text: str, letters: str) -> str:
 
 def preparation(name: ScenarioName) -> tuple[dict[str, Any], str]:
     """The fields that a named scenario sets by default, and their source."""
-    return OTHER_PREPARATION if takes_several(name.maker) else PREPARATION.get(name.images, OTHER_PREPARATION)
+    usual = OTHER_PREPARATION if takes_several(name.maker) else PREPARATION.get(name.images, OTHER_PREPARATION)
+    return RECIPE_PREPARATION.get(name.maker, usual)
 
 
 def takes_several(maker: str) -> bool:
@@ -118,7 +123,11 @@ def default_classes_per_task(name: ScenarioName) -> dict[str, Any]:
 
 def number_of_classes(dataset: str) -> int:
     """Of a dataset of the catalog without reading it."""
-    return len(CATALOG[dataset].classes) if dataset in CATALOG else images(dataset).n_classes
+    if dataset in CATALOG:
+        return len(CATALOG[dataset].classes)
+    from engram.data.catalog import images  # here, because tables of known datasets are made without NumPy
+
+    return images(dataset).n_classes
 
 
 def fitting_classes(classes: int, alone: bool = True) -> int:

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 
 from engram.core.streams import stream
 from engram.core.validation import check_values
-from engram.data import Images
+from engram.data.images import Images
+from engram.scenarios._views import draw_views
 from engram.scenarios.kinds import ScenarioError
-from engram.scenarios.scenario import ImagePart, Scenario, count_training_images, mix_tasks, prepare_images, view_rows
-from engram.scenarios.task import Pixels, Task, Tasks
+from engram.scenarios.scenario import Scenario, count_training_images, prepare_images
+from engram.scenarios.task import Pixels, Tasks
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -45,34 +47,16 @@ class Permute(Scenario):
 
     def tasks(self, seed: int = 0, device: torch.device | str = "cpu") -> Tasks:
         (images,) = self.images
-        train, test, scaling = prepare_images(self, images, device)
-        channels, height, width = images.shape
-        shape = (channels, height + 2 * self.pad, width + 2 * self.pad)
-        n, k = shape[1] * shape[2], images.n_classes
-        shared = self.kind in ("domain", "iid")
+        channels = images.channels
+        n = math.prod(images.padded_shape(self.pad)) // channels
 
-        def data_of(part: ImagePart, what: str, task: int, permutation: torch.Tensor | None) -> Pixels:
-            outputs = part.y[part.rows] + (0 if shared else k * task)
-            return view_rows(part, part.rows, outputs, task, scaling, what, permutation)
+        def permute_task(data: Pixels, task: int) -> Pixels:
+            if task == 0 and self.identity_first:
+                return data
+            pixel = torch.randperm(n, generator=stream(seed, "permutation", task))
+            return replace(data, permutation=(pixel + n * torch.arange(channels)[:, None]).flatten().to(device))
 
-        tasks = []
-        for i in range(self.permutations):
-            permutation = None
-            if i > 0 or not self.identity_first:
-                pixel = torch.randperm(n, generator=stream(seed, "permutation", i))
-                permutation = (pixel + n * torch.arange(channels)[:, None]).flatten().to(device)
-            tasks.append(
-                Task(
-                    i,
-                    data_of(train, "training data", i, permutation),
-                    data_of(test, "test data", i, permutation),
-                    images.classes,
-                )
-            )
-        if self.kind == "iid":
-            return mix_tasks(tasks, seed, images.classes, shape)
-        heads = tuple(slice(0, k) if shared else slice(k * i, k * (i + 1)) for i in range(self.permutations))
-        return Tasks(tuple(tasks), self.kind, heads, k if shared else k * self.permutations, shape)
+        return draw_views(self, prepare_images(self, images, device), self.permutations, permute_task, seed)
 
 
 def permute(images: Images, **options: Any) -> Permute:

@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from engram.core.streams import stream
-from engram.data import Images
+from engram.data.arrays import Arrays
+from engram.data.images import Images
 from engram.scenarios.kinds import ScenarioError
 from engram.scenarios.scenario import (
     Order,
@@ -76,6 +77,9 @@ class Queue(Scenario):
             check_normalize(self.normalize, [1])
         if not self.images:
             raise ScenarioError("a queue needs datasets; give one or more")
+        for dataset in self.images:
+            if isinstance(dataset.unseal(), Arrays):
+                raise ScenarioError(f"{dataset.name} has arrays that are not images, and a queue resizes its images")
         object.__setattr__(self, "images", give_unique_names(self.images))
         if len(self.groups()) < 2:
             raise ScenarioError(f"classes_per_task {self.classes_per_task}: a scenario needs two or more tasks")

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import math
 import reprlib
+import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace
+from functools import partial
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -17,7 +19,8 @@ from torch import Tensor
 from engram.core.messages import unknown
 from engram.core.streams import stream
 from engram.core.validation import is_number
-from engram.data import Images
+from engram.data.arrays import Arrays
+from engram.data.images import Images
 from engram.scenarios.kinds import KINDS, Kind, ScenarioError
 from engram.scenarios.task import Data, Joined, Pixels, Scaling, Task, Tasks
 
@@ -26,6 +29,8 @@ Channels = float | tuple[float, ...]
 Normalize = Literal["train"] | tuple[Channels, Channels] | None
 """How pixels are normalised: by a mean and a standard deviation (one for all channels, or one per channel), by those of
 the padded training images (`train`), or not at all (None): pixels stay in [0, 1]."""
+AS_IT_IS = Scaling(torch.ones(1), torch.zeros(1))
+"""Of arrays that are not pictures."""
 Order = Literal["fixed", "shuffled"]
 """Order of classes or tasks: as in the datasets, or shuffled by the run's seed."""
 
@@ -75,6 +80,8 @@ class Scenario(ABC):
             raise ScenarioError(f"pad {self.pad} is out of range; give 0 to 64 pixels")
         if self.normalize is not None and self.normalize != "train":
             check_normalize(self.normalize, [dataset.shape[0] for dataset in self.images])
+        for dataset in self.images:
+            dataset.padded_shape(self.pad)  # refused if only pictures can have a border
 
     def holdout(self, fraction: float) -> Self:
         """The same scenario with a share of the training images in place of the test images, for tuning."""
@@ -146,15 +153,26 @@ class ImagePart:
 def prepare_images(
     scenario: Scenario, images: Images, device: torch.device | str
 ) -> tuple[ImagePart, ImagePart, Scaling]:
-    """Pad and flatten a dataset's images, hold some out, and compute the scaling; pixels stay 8-bit."""
-    x_train = flatten_images(images.x_train, scenario.pad)
+    """Pad and flatten a dataset's images, hold some out, and compute the scaling; pixels stay 8-bit.
+
+    Other arrays are only flattened, and normalised here if that is asked for.
+    """
+    pictures = not isinstance(images.unseal(), Arrays)
+    flatten = partial(flatten_images, pad=scenario.pad) if pictures else flatten_arrays
+    x_train = flatten(images.x_train)
     if scenario.held_out:
         x_test, y_test = x_train, images.y_train
         train_rows, test_rows = hold_out(y_test, scenario.held_out)
     else:
-        x_test, y_test = flatten_images(images.x_test, scenario.pad), images.y_test
+        x_test, y_test = flatten(images.x_test), images.y_test
         train_rows, test_rows = np.arange(len(images.y_train)), np.arange(len(y_test))
-    scaling = compute_scaling(scenario.normalize, x_train[torch.from_numpy(train_rows)], images.shape[0])
+    if pictures:
+        scaling = compute_scaling(scenario.normalize, x_train[torch.from_numpy(train_rows)], images.shape[0])
+    else:
+        scaling = AS_IT_IS
+        if scenario.normalize is not None:
+            mean, deviation = array_statistics(scenario.normalize, x_train[torch.from_numpy(train_rows)], images.shape)
+            x_train, x_test = (standardize(x, mean, deviation) for x in (x_train, x_test))
     scaling = Scaling(scaling.scale.to(device), scaling.shift.to(device))
     train = ImagePart(x_train.to(device), images.y_train, train_rows)
     test = ImagePart(x_test.to(device), y_test, test_rows)
@@ -167,6 +185,35 @@ def flatten_images(x: NDArray[np.uint8], pad: int) -> Tensor:
         x = x[..., None]
     padded = np.pad(x, ((0, 0), (pad, pad), (pad, pad), (0, 0))) if pad else x
     return torch.from_numpy(np.ascontiguousarray(padded.transpose(0, 3, 1, 2)).reshape(len(x), -1))
+
+
+def flatten_arrays(x: NDArray[Any]) -> Tensor:
+    """(n, …) → (n, values), without a copy if the rows lie one after the other."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "The given NumPy array is not writable")  # a map of a file: only read here
+        return torch.from_numpy(x.reshape(len(x), -1))
+
+
+def array_statistics(
+    normalize: Literal["train"] | tuple[Channels, Channels], x: Tensor, shape: tuple[int, ...]
+) -> tuple[Tensor, Tensor]:
+    """Mean and standard deviation of each feature, or of each channel of a signal; a constant one is only centred."""
+    if normalize == "train":
+        by_channel = x.view(len(x), shape[0], -1).double()
+        mean, deviation = by_channel.mean((0, 2)), by_channel.std((0, 2), correction=0)
+        return mean, torch.where(deviation == 0, 1.0, deviation)
+    mean, deviation = (torch.tensor(part, dtype=torch.float64).reshape(-1).expand(shape[0]) for part in normalize)
+    return mean, deviation
+
+
+def standardize(x: Tensor, mean: Tensor, deviation: Tensor) -> Tensor:
+    """(x − mean) / standard deviation as 32-bit floats, in pieces."""
+    out = torch.empty(x.shape, dtype=torch.float32)
+    for start in range(0, len(x), 4096):
+        part = x[start : start + 4096]
+        scaled = (part.view(len(part), len(mean), -1).double() - mean[:, None]) / deviation[:, None]
+        out[start : start + 4096] = scaled.view_as(part).float()
+    return out
 
 
 def hold_out(y: Ints, fraction: float) -> tuple[Any, Any]:
@@ -245,7 +292,7 @@ def view_rows(
     )
 
 
-def mix_tasks(pool: Sequence[Task], seed: int, classes: tuple[str, ...], shape: tuple[int, int, int]) -> Tasks:
+def mix_tasks(pool: Sequence[Task], seed: int, classes: tuple[str, ...], shape: tuple[int, ...]) -> Tasks:
     """Kind `iid`: distribute the images of all tasks at random over as many tasks of equal size, with one output per
     class."""
     count = len(pool)

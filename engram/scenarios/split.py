@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any, Literal, get_args
@@ -10,8 +11,8 @@ import numpy as np
 import torch
 
 from engram.core.streams import stream
-from engram.data import Images
-from engram.scenarios.kinds import ScenarioError
+from engram.data.images import Images
+from engram.scenarios.kinds import Kind, ScenarioError
 from engram.scenarios.scenario import (
     ImagePart,
     Order,
@@ -41,15 +42,22 @@ class Split(Scenario):
     order: Order = "fixed"
     """Class order: as in the dataset, or shuffled by the run's seed."""
 
+    groups: tuple[tuple[int, ...], ...] = ()
+    """Labels of each task, instead of `classes_per_task`: own order, own sizes; a class that is in several groups comes
+    back with all its images, and a class in none is left out. If the order is shuffled, labels change places."""
+
     def __post_init__(self) -> None:
         super().__post_init__()
         check_choice("order", self.order, get_args(Order))
-        self.groups()
+        self.group_sizes()
 
-    def groups(self) -> list[int]:
+    def group_sizes(self) -> list[int]:
         """Number of classes per task."""
         (images,) = self.images
         n, k = images.n_classes, self.classes_per_task
+        if self.groups:
+            check_groups(self.groups, images)
+            return [len(group) for group in self.groups]
         if not isinstance(k, tuple):
             if type(k) is not int or k < 1 or n % k or n == k:
                 fits = [d for d in range(1, n) if n % d == 0]
@@ -65,15 +73,22 @@ class Split(Scenario):
             )
         return list(k)
 
+    def labels_of_tasks(self, order: list[int]) -> list[list[int]]:
+        """The labels of each task, if the classes come in this order."""
+        if self.groups:
+            return [[order[label] for label in group] for group in self.groups]
+        sizes = self.group_sizes()
+        return [order[end - size : end] for size, end in zip(sizes, accumulate(sizes), strict=True)]
+
     def sizes(self) -> list[int]:
-        groups = self.groups()
+        groups = self.labels_of_tasks(list(range(self.images[0].n_classes)))
         counts = count_training_images(self.images[0], self.held_out)
+        sizes = [float(counts[group].sum()) for group in groups]
         if self.kind == "iid":
-            return [round(float(counts.sum()) / len(groups))] * len(groups)
+            return [round(sum(sizes) / len(sizes))] * len(sizes)
         if self.order == "shuffled":  # on average
-            return [round(float(counts.sum()) * g / sum(groups)) for g in groups]
-        ends = list(accumulate(groups))
-        return [round(float(counts[end - g : end].sum())) for g, end in zip(groups, ends, strict=True)]
+            return [round(float(counts.sum()) * len(group) / len(counts)) for group in groups]
+        return [round(size) for size in sizes]
 
     def tasks(self, seed: int = 0, device: torch.device | str = "cpu") -> Tasks:
         (images,) = self.images
@@ -81,33 +96,63 @@ class Split(Scenario):
         order = list(range(images.n_classes))
         if self.order == "shuffled":
             order = torch.randperm(images.n_classes, generator=stream(seed, "order")).tolist()
-        groups = self.groups()
-        ends = list(accumulate(groups))
-        shared = self.kind == "domain"
+        groups = self.labels_of_tasks(order)
+        outputs = number_outputs(groups, self.kind)
 
         def data_of(part: ImagePart, what: str, task: int) -> Pixels:
-            first = ends[task] - groups[task]
-            rows = [part.rows_of_class(label) for label in order[first : ends[task]]]
-            outputs = [np.full(len(r), i if shared else first + i) for i, r in enumerate(rows)]
+            rows = [part.rows_of_class(label) for label in groups[task]]
+            y = [np.full(len(r), output) for r, output in zip(rows, outputs[task], strict=True)]
             # in the dataset's order, so that the first images are of all classes
             at = np.argsort(np.concatenate(rows), kind="stable")
-            return view_rows(part, np.concatenate(rows)[at], np.concatenate(outputs)[at], task, scaling, what)
+            return view_rows(part, np.concatenate(rows)[at], np.concatenate(y)[at], task, scaling, what)
 
         tasks = tuple(
             Task(
                 i,
                 data_of(train, "training data", i),
                 data_of(test, "test data", i),
-                tuple(images.classes[label] for label in order[end - g : end]),
+                tuple(images.classes[label] for label in group),
             )
-            for i, (g, end) in enumerate(zip(groups, ends, strict=True))
+            for i, group in enumerate(groups)
         )
-        channels, height, width = images.shape
-        shape = (channels, height + 2 * self.pad, width + 2 * self.pad)
+        shape = images.padded_shape(self.pad)
         if self.kind == "iid":
-            return mix_tasks(tasks, seed, tuple(images.classes[label] for label in order), shape)
-        heads = tuple(slice(0, g) if shared else slice(end - g, end) for g, end in zip(groups, ends, strict=True))
-        return Tasks(tasks, self.kind, heads, max(groups) if shared else images.n_classes, shape)
+            seen = dict.fromkeys(label for group in groups for label in group)
+            return mix_tasks(tasks, seed, tuple(images.classes[label] for label in seen), shape)
+        # a growing head ends where the classes seen so far end, even if a task has old classes only
+        ends = list(accumulate((max(own) + 1 for own in outputs), max))
+        grows = self.kind in ("class", "class-known")
+        heads = (slice(min(own), end if grows else max(own) + 1) for own, end in zip(outputs, ends, strict=True))
+        return Tasks(tasks, self.kind, tuple(heads), ends[-1], shape)
+
+
+def number_outputs(groups: Sequence[Sequence[int]], kind: Kind) -> list[list[int]]:
+    """The output of each class of each task: its position in the task (`domain`), a new one for each class of each
+    task (`task`), or else one per class, by first occurrence."""
+    if kind == "domain":
+        return [list(range(len(group))) for group in groups]
+    if kind == "task":
+        ends = accumulate(len(group) for group in groups)
+        return [list(range(end - len(group), end)) for group, end in zip(groups, ends, strict=True)]
+    number: dict[int, int] = {}
+    return [[number.setdefault(label, len(number)) for label in group] for group in groups]
+
+
+def check_groups(groups: object, images: Images) -> None:
+    """Raise unless these are two or more lists of labels, without repetition inside a list."""
+    if not isinstance(groups, tuple) or not all(isinstance(group, tuple) and group for group in groups):
+        raise ScenarioError(f"groups {groups!r}: give a list of labels for each task, as in [[3, 5], [0, 9, 5]]")
+    if len(groups) < 2:
+        raise ScenarioError(f"groups {groups!r}: a scenario needs two or more tasks")
+    for number, group in enumerate(groups, start=1):
+        for label in group:
+            if type(label) is not int or not 0 <= label < images.n_classes:
+                raise ScenarioError(
+                    f"groups: {label!r} of task {number} is not a label of {images.name}; give 0 to "
+                    f"{images.n_classes - 1}"
+                )
+        if len(set(group)) < len(group):
+            raise ScenarioError(f"groups: task {number} names a class twice: {', '.join(map(str, group))}")
 
 
 def split(images: Images, **options: Any) -> Split:

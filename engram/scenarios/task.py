@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import NamedTuple, overload
@@ -25,6 +25,7 @@ class Batch(NamedTuple):
     y: Tensor  # (batch,), index among all outputs of the network
     t: Tensor  # (batch,), index of the task
     tasks: tuple[int, ...]  # the tasks that may occur in t
+    extra: Mapping[str, Tensor] = {}  # what a buffer keeps with its images, such as logits
 
 
 class Data(ABC):
@@ -57,6 +58,11 @@ class Data(ABC):
 
     def one_scaling(self) -> Scaling:
         """The scaling of all pixels to network input; raises if parts of the data have different scalings."""
+        if any(leaf.x.dtype != torch.uint8 for leaf in self.leaves()):
+            raise ScenarioError(
+                "this method keeps or draws 8-bit pixels, and the data are not 8-bit; use another method, or give "
+                "engram.Images"
+            )
         first, *others = (leaf.scaling for leaf in self.leaves())
         if not all(torch.equal(a, b) for other in others for a, b in zip(first, other, strict=True)):
             raise ScenarioError(
@@ -136,6 +142,7 @@ class Pixels(Data):
     scaling: Scaling
     rows: Tensor | None = None  # rows of x that belong to this view; None: all
     permutation: Tensor | None = None  # of the pixels
+    transform: Callable[[Tensor], Tensor] | None = None  # (n, pixels) as stored → the same shape and type
     open: bool = True
     what: str = "data"
     loaded: Tensor | None = field(default=None, repr=False)
@@ -162,7 +169,8 @@ class Pixels(Data):
             raise ClosedDataError(f"{self.what} of task {self.task + 1} may not be read now")
         rows = indices if self.rows is None else self.rows.index_select(0, indices)
         x = self.x.index_select(0, rows)
-        return x if self.permutation is None else x.index_select(1, self.permutation)
+        x = x if self.permutation is None else x.index_select(1, self.permutation)
+        return x if self.transform is None else self.transform(x)
 
     def floats(self) -> Tensor:
         """All images as network input, converted in pieces to keep the 8-bit copy small."""
@@ -260,8 +268,8 @@ class Tasks(Sequence[Task]):
     heads: tuple[slice, ...]
     """The outputs of each task's own classes."""
     outputs: int
-    shape: tuple[int, int, int]
-    """(channels, height, width) of the network's input."""
+    shape: tuple[int, ...]
+    """Of the network's input: (channels, height, width) of an image, (features,) of a vector."""
 
     def __len__(self) -> int:
         return len(self.tasks)
@@ -285,7 +293,10 @@ class Tasks(Sequence[Task]):
     def floor(self) -> float:
         """Forgetting floor: the percentage of a learner that is perfect on the last task and guesses on the others."""
         if self.kind in ("class", "class-known"):
-            guesses = 0.0
+            last = torch.cat([leaf.y for leaf in self[-1].test.leaves()])
+            # a class that comes back in the last task is right in earlier tasks as well
+            known = [torch.cat([torch.isin(leaf.y, last) for leaf in task.test.leaves()]) for task in self[:-1]]
+            guesses = sum(100 * float(right.double().mean()) for right in known)
         else:
             guesses = sum(100 / (self.active(j, j).stop - self.active(j, j).start) for j in range(len(self) - 1))
         return (100 + guesses) / len(self)

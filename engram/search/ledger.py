@@ -103,8 +103,8 @@ def fields_at_ends(point: dict[str, Any], trials: Sequence[Record]) -> list[str]
     """The fields of a point whose value is the smallest or largest number that was tried."""
     names = []
     for name, value in point.items():
-        tried = sorted({r.search["point"][name] for r in trials})
-        if isinstance(value, int | float) and value in (tried[0], tried[-1]):
+        tried = [v for r in trials if isinstance(v := r.search["point"].get(name), int | float)]
+        if isinstance(value, int | float) and value in (min(tried), max(tried)):
             names.append(name)
     return names
 
@@ -112,8 +112,13 @@ def fields_at_ends(point: dict[str, Any], trials: Sequence[Record]) -> list[str]
 def best(trials: Sequence[Record]) -> Record | None:
     """The trial with the highest average accuracy; of equal trials the middle one; None if no trial finished."""
     top = max((score(r) for r in trials), default=-math.inf)
-    equal = sorted((r for r in trials if score(r) == top), key=lambda r: tuple(r.search["point"].values()))
+    equal = sorted((r for r in trials if score(r) == top), key=point_order)
     return equal[(len(equal) - 1) // 2] if top > -math.inf else None
+
+
+def point_order(trial: Record) -> list[tuple[bool, Any]]:
+    """Numbers by size, then words: trials of other grids may have either under a name."""
+    return [(isinstance(value, str), value) for value in trial.search["point"].values()]
 
 
 def score(record: Record) -> float:

@@ -174,16 +174,21 @@ class GivenResults(Results):
 
 
 def make_cells(
-    results: Results, rows: Sequence[str] = (), columns: Sequence[str] = (), protocol: Protocol = "own"
+    results: Results,
+    rows: Sequence[str] = (),
+    columns: Sequence[str] = (),
+    protocol: Protocol = "own",
+    *,
+    tests: bool = True,
 ) -> list[Cell]:
-    """The cells of a study, row by row, with tests against the baseline row."""
+    """The cells of a study, row by row; with tests against the baseline row, unless nobody is going to read them."""
     study = results.study
     found = [
         make_cell(results, row, column, protocol)
         for row in select("row", rows, study.rows)
         for column in select("column", columns, study.columns)
     ]
-    return with_tests(results, found, protocol)
+    return with_tests(results, found, protocol) if tests else found
 
 
 def make_cell(results: Results, row: str, column: str, protocol: Protocol) -> Cell:

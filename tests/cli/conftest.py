@@ -11,7 +11,8 @@ from cli_helpers import Answer, arrays
 
 from engram.cli import main
 from engram.core.registry import REGISTRIES
-from engram.data import DataError, images
+from engram.data.catalog import images
+from engram.data.errors import DataError
 
 START = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); from engram.cli import main; main()"
 """The command, with Ctrl-C in force also where the test's own process was started in the background."""

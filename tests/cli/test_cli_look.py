@@ -14,7 +14,7 @@ from rich.console import Console
 from setting_records import run
 
 from engram.cli import COMMANDS
-from engram.data import images
+from engram.data.catalog import images
 from engram.report.written import show_table
 from engram.runs.records import append_record
 from engram.studies.catalog import built_in_study
@@ -85,7 +85,7 @@ def test_torch_is_not_imported(call: list[str], work: Path) -> None:
 @pytest.mark.parametrize(
     ("what", "keys", "first"),
     [
-        ("methods", {"method", "what", "fields", "needs", "optimizer"}, "adagrad"),
+        ("methods", {"method", "what", "fields", "needs", "optimizer"}, "a-gem"),
         ("scenarios", {"scenario", "kinds"}, "split-mnist"),
         ("datasets", {"dataset", "source", "licence", "citation", "here"}, "mnist"),
         ("tables", {"table", "rows", "columns"}, "table2"),

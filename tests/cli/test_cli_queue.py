@@ -149,7 +149,7 @@ def test_the_protocol_decides_which_runs_are_made_and_compared(
 @pytest.mark.parametrize(
     ("call", "words"),
     [
-        (["run", "split-mnist/task", "adam", "--net", "resnet"], ["net 'resnet' is unknown", "cnn, mlp"]),
+        (["run", "split-mnist/task", "adam", "--net", "resnet"], ["net 'resnet' is unknown", "did you mean resnet18"]),
         (["run", "split-tiny/task", "adam", "--net", "cnn"], ["images of 6×6 pixels are too small for net cnn"]),
         (["run", "split-mnist/task", "adam", "--letters", "cyrillic-letters"], ["has no letters to replace"]),
         (["run", "long-queue/task", "adam", "--letters", "greek"], ["dataset 'greek' is unknown"]),

@@ -226,7 +226,7 @@ def test_a_missing_table_is_what_the_message_names(refused: Refused) -> None:
     ("other", "words"),
     [
         ({"y_test": np.zeros(3, int)}, ["x_test has 24 images", "y_test has 3 labels"]),
-        ({"x_train": np.full((96, 6, 6), np.nan)}, ["x_train", "NaN", "0–1"]),
+        ({"x_train": np.full((96, 6, 6), np.nan)}, ["x_train", "NaN or infinite"]),
         ({"x_test": np.full((24, 6, 6), 7.0)}, ["x_test", "from 7.0 to 7.0", "0 to 1"]),
         ({"y_test": np.arange(24) % 3}, ["no test images of class 3"]),
         ({"y_train": np.zeros(96, int), "y_test": np.zeros(24, int)}, ["at least two classes"]),
@@ -234,7 +234,7 @@ def test_a_missing_table_is_what_the_message_names(refused: Refused) -> None:
         ({"y_train": None}, ["it has no y_train"]),
         ({"x_train": None, "x_test": None}, ["it has no x_train, x_test"]),
         ({"x_test": np.zeros((24, 5, 5), np.uint8)}, ["(6, 6)", "(5, 5)", "same size"]),
-        ({"x_train": np.zeros((96, 36), np.uint8)}, ["x_train has shape (96, 36)", "(n, height, width)"]),
+        ({"x_train": np.zeros((96, 36), np.uint8)}, ["(36,)", "(6, 6)", "same size"]),
         ({"y_train": np.linspace(0, 3, 96)}, ["y_train", "float64", "integers"]),
         ({"x_train": np.zeros((0, 6, 6), np.uint8), "y_train": np.zeros(0, int)}, ["x_train is empty"]),
     ],

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from engram.core.code import _BESIDE, hash_code
+from engram.core.code import _BESIDE
 from engram.core.registry import REGISTRIES
 
 
@@ -15,10 +15,10 @@ def _untouched(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         monkeypatch.setattr(registry, "added", {})
         monkeypatch.setattr(registry, "removed", set())
     monkeypatch.setattr("engram.core.code._LOADED", {})
+    monkeypatch.setattr("engram.core.code._TEXTS", {})
     before = set(sys.modules)
     yield
     for name in set(sys.modules) - before:
         if name.startswith("engram_user_") or name in _BESIDE.texts:
             del sys.modules[name]
     _BESIDE.texts.clear()
-    hash_code.cache_clear()

@@ -1,5 +1,6 @@
 """The hash of outside code: what is edited gets another key, and what has no part in a run does not."""
 
+import importlib
 import os
 import subprocess
 import sys
@@ -258,6 +259,36 @@ def test_an_edited_class_of_a_notebook_gets_a_new_key():
     assert of() == of()
     assert of() == of(cell=CELL.replace("FACTOR * scale", "FACTOR  *  scale"))
     assert len({of(), of(factor="3.0"), of(body="x + 2"), of(cell=CELL.replace("FACTOR * ", ""))}) == 4
+
+
+@pytest.mark.parametrize(
+    ("first", "second"), [(10, 20), ((1, 2), (1, 3)), (np.zeros(3), np.ones(3)), (torch.zeros(2), torch.ones(2))]
+)
+def test_a_value_that_another_cell_sets_anew_is_in_the_key_at_once(first, second):
+    cell = "import engram as eg\n\nclass Mine(eg.Method):\n    def loss(self, learner, batch):\n        return WIDTH\n"
+    cls = in_a_notebook("WIDTH = None", cell)
+    values = cls.loss.__globals__
+    hashes = []
+    for value in (first, second, first):
+        values["WIDTH"] = value
+        hashes.append(hash_code(cls))
+    assert hashes[0] == hashes[2] != hashes[1]
+
+
+def test_a_module_is_read_again_when_it_was_reloaded_and_not_before(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    file = tmp_path / "reloaded_helper.py"
+    file.write_text("FACTOR = 1\n")
+    module = importlib.import_module("reloaded_helper")
+    cell = "import reloaded_helper\n\ndef mine():\n    return reloaded_helper.FACTOR\n\nMine = mine\n"
+    mine = in_a_notebook(cell)
+    before = hash_code(mine)
+    file.write_text("FACTOR = 2222\n")
+    assert hash_code(mine) == before  # what runs is still the old text
+    importlib.reload(module)
+    assert hash_code(mine) != before
+    del sys.modules["reloaded_helper"]
 
 
 def test_the_package_s_own_classes_have_no_hash():

@@ -10,7 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from engram.data import DataError, Images, images
+from engram.data.catalog import images
+from engram.data.errors import DataError
+from engram.data.images import Images
 
 
 @pytest.fixture

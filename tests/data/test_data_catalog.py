@@ -16,8 +16,10 @@ import pytest
 from PIL import Image
 from scipy.io import savemat
 
-from engram.data import CATALOG, DataError, available, get, images
+from engram.data.catalog import available, get, images
+from engram.data.errors import DataError
 from engram.data.files import Form
+from engram.data.sets import CATALOG
 from engram.data.sources import File, Host
 from engram.scenarios.create import scenario
 

@@ -15,9 +15,10 @@ from pathlib import Path
 import pytest
 
 from engram.core.messages import tell
-from engram.data import DataError, sources
+from engram.data import sources
+from engram.data.errors import DataError
 from engram.data.files import Form, data_folders, fetch, find_files
-from engram.data.formats import Arrays
+from engram.data.formats import LabelledArrays
 from engram.data.progress import DownloadProgress
 from engram.data.sources import Apt, File, Host, Npm, SourceError
 
@@ -26,7 +27,7 @@ CONTENT = {"a.bin": b"first" * 1000, "b.bin": b"second" * 1000}
 
 def form(*places: sources.Source, content: dict[str, bytes] = CONTENT) -> Form:
     files = tuple(File(name, hashlib.sha256(data).hexdigest()) for name, data in content.items())
-    return Form(files, lambda paths: Arrays(*[None] * 4), places)
+    return Form(files, lambda paths: LabelledArrays(*[None] * 4), places)
 
 
 def package(content: dict[str, bytes], folder: str) -> bytes:

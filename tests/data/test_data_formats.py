@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from PIL import Image
 from scipy.io import savemat
 
-from engram.data import DataError
+from engram.data.errors import DataError
 from engram.data.formats import read_cifar, read_idx, read_json_labels, read_npz, read_strip, read_svhn
 
 RNG = np.random.default_rng(0)

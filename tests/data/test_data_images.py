@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from engram.data import DataError, Images
+from engram.data.errors import DataError
+from engram.data.images import Images
 
 
 def arrays(**changes: Any) -> dict[str, Any]:

@@ -101,4 +101,4 @@ def test_other_slips_in_declarations():
 
 
 def test_built_in_methods_pass():
-    assert len([cls() for cls in METHODS.values()]) == 16
+    assert len([cls() for cls in METHODS.values()]) >= 16

@@ -162,14 +162,39 @@ def test_every_name_lowers_the_loss_of_a_network(name):
 
 @pytest.mark.parametrize(
     ("name", "options"),
-    [("rmsprop", {"momentum": 0.9}), ("sgd", {"momentum": 0.9, "weight_decay": 0.1}), ("adamw", {"weight_decay": 0.1})],
+    [
+        ("rmsprop", {"momentum": 0.9}),
+        ("sgd", {"momentum": 0.9, "weight_decay": 0.1}),
+        ("sgd", {"momentum": 0.9, "weight_decay": 5e-4, "nesterov": True}),
+        ("adam", {"betas": (0.8, 0.95)}),
+        ("adamw", {"weight_decay": 0.1}),
+        ("adamw", {"weight_decay": 0.1, "betas": (0.9, 0.99)}),
+        ("nadam", {"betas": (0.7, 0.9)}),
+    ],
 )
-def test_other_optimizers_get_their_options(name, options):
+def test_optimizers_get_their_options(name, options):
     ours, theirs = parameters(), parameters()
-    cls = {"rmsprop": torch.optim.RMSprop, "sgd": torch.optim.SGD, "adamw": torch.optim.AdamW}[name]
-    advance(Optimizer(ours, name, 0.01, **options), ours, range(10))
-    advance(cls(theirs, lr=0.01, **options, **({} if name == "rmsprop" else {"fused": True})), theirs, range(10))
+    classes = {"rmsprop": torch.optim.RMSprop, "adamw": torch.optim.AdamW, "nadam": torch.optim.NAdam, **CLASSES}
+    advance(eg.Training(optimizer=name, lr=0.01, **options).new_optimizer(ours), ours, range(20))
+    fused = {} if name in ("rmsprop", "nadam") else {"fused": True}
+    advance(classes[name](theirs, lr=0.01, **options, **fused), theirs, range(20))
     assert same(ours, theirs)
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"optimizer": "adam", "nesterov": True}, "nesterov True: optimizer adam has no nesterov"),
+        ({"optimizer": "sgd", "nesterov": True}, "nesterov True needs momentum"),
+        ({"optimizer": "sgd", "betas": (0.9, 0.99)}, r"betas \(0.9, 0.99\): optimizer sgd has no betas"),
+        ({"betas": (0.9, 1.0)}, r"betas \(0.9, 1.0\) is out of range; give two numbers, 0 or more and below 1"),
+        ({"betas": [0.9]}, r"betas \(0.9,\) is out of range"),
+        ({"betas": 0.9}, "betas 0.9 is not a list"),
+    ],
+)
+def test_wrong_options_are_refused(values, message):
+    with pytest.raises(ValueError, match=message):
+        eg.Training(**values)
 
 
 def test_an_option_that_an_optimizer_lacks_is_refused():

@@ -15,10 +15,11 @@ from engram.report.page.assemble import assemble, tidy
 from engram.report.page.command import run_command
 from engram.report.page.comparisons import compare_rows
 from engram.report.page.html import embedded, html
-from engram.report.page.settings import describe_settings, gather_settings, is_sound, sensitivity_curves
+from engram.report.page.settings import describe_settings, gather_settings, sensitivity_curves
 from engram.runs import records
 from engram.runs.defaults import default_setting
 from engram.runs.records import Record, offline_of
+from engram.runs.soundness import is_sound_record
 from engram.studies.catalog import built_in_study, results_of
 from engram.studies.outcomes import examine_claims
 from engram.studies.reading import read_study
@@ -310,7 +311,7 @@ def test_samples_find_their_run_by_key():
 )  # fmt: skip
 def test_a_record_that_holds_something_else_is_left_out(wrong):
     bad = Record(**{**vars(record()), **wrong})
-    assert not is_sound(bad)
+    assert not is_sound_record(bad)
     data = assemble([bad, record("si")])
     assert (data["records"], data["skipped"], len(data["settings"])) == (1, 1, 1)
 

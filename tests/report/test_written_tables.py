@@ -166,7 +166,7 @@ def test_special_characters():
         == r"\textasciitilde{}\textasciicircum{} M\"{u}ller {[}1{]} -{}-seeds $\lambda$$|${*}"
     )
     assert escape_latex("学 – “x”") == "(U+5B66) -- ``x''"
-    assert escape_markdown("a_b|<b>*c*") == r"a\_b\|\<b\>\*c\*"
+    assert escape_markdown("a_b|<b>*c* & d") == r"a\_b\|&lt;b&gt;\*c\* &amp; d"
 
 
 def test_table_4_in_markdown_asks_the_question_that_no_and_yes_answer():

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from engram.core.registry import METHODS
-from engram.data import available
+from engram.data.catalog import available
 from engram.learning.combine import combine
 from engram.runs.records import Record, read_records
 from engram.runs.setting import group_by_setting, setting_of_record

@@ -8,8 +8,8 @@ import torch
 from helpers import TIMES, blobs
 
 import engram as eg
-from engram.core.code import hash_code
-from engram.runs.checkpoints import Checkpoints
+from engram.core.code import file_text
+from engram.runs.checkpoints import Checkpoints, packed, unpacked
 from engram.runs.records import read_records
 from engram.runs.run import run_spec
 from engram.runs.spec import Spec
@@ -190,15 +190,62 @@ def test_a_checkpoint_of_other_code_is_reported_and_the_run_starts_over(images, 
     with pytest.raises(StopError):
         go(images, eg.L2(coef=3.0), out=tmp_path, watch=stop_in_task(2))
     (path,) = tmp_path.glob("checkpoints/*/*")
-    checkpoint = torch.load(path, weights_only=True)
+    checkpoint = unpacked(path.read_bytes(), path.parent.name)
     OTHERS[other](checkpoint)
-    torch.save(checkpoint, path)
+    path.write_bytes(packed(checkpoint, path.parent.name))
     said = []
     spec = Spec(eg.split(images, kind="class"), eg.L2(coef=3.0), NET, TRAINING)
     record = run_spec(spec, tmp_path, say=said.append)
     assert said == ["split-own/class l2 seed 0: its checkpoint was made by other code and does not fit; it starts anew"]
     assert facts(record) == facts(whole)
     assert record.environment["resumed_after_task"] == 0
+
+
+def interrupted(images, tmp_path, **others):
+    """A run that was stopped in its second task, and the file of its checkpoint."""
+    with pytest.raises(StopError):
+        go(images, out=tmp_path, watch=stop_in_task(2), **others)
+    (path,) = tmp_path.glob("checkpoints/*/*.pt")
+    return path
+
+
+def test_no_flipped_bit_in_a_checkpoint_goes_unseen(images, tmp_path, capsys):
+    path = interrupted(images, tmp_path)
+    content = path.read_bytes()
+    checkpoints = Checkpoints(path.parent)
+    assert checkpoints.latest()["task"] == 1
+    places = [0, 5, 18, 19, 20, 30, 36, 100, *(len(content) * i // 40 for i in range(40)), len(content) - 1]
+    for place in places:
+        for bit in (1, 64):
+            path.write_bytes(content[:place] + bytes([content[place] ^ bit]) + content[place + 1 :])
+            assert checkpoints.latest() is None, place
+    path.write_bytes(content[:2000] + bytes(len(content) - 2000))
+    assert checkpoints.latest() is None
+    capsys.readouterr()
+    record = go(images, out=tmp_path)
+    assert (record.status, record.environment["resumed_after_task"]) == ("done", 0)
+    assert facts(record) == facts(go(images))
+    assert capsys.readouterr().err == f"{path}: not a whole checkpoint of this run (damaged), left aside\n"
+
+
+def test_a_checkpoint_of_another_seed_is_left_aside(images, tmp_path, capsys):
+    other = interrupted(images, tmp_path / "other", seed=1).read_bytes()
+    path = interrupted(images, tmp_path)
+    path.write_bytes(other)
+    record = go(images, out=tmp_path)
+    assert record.environment["resumed_after_task"] == 0
+    assert facts(record) == facts(go(images))
+    assert capsys.readouterr().err == f"{path}: not a whole checkpoint of this run (of another run), left aside\n"
+
+
+def test_a_checkpoint_of_the_previous_format_is_left_aside(images, tmp_path, capsys):
+    """Version 0.1 wrote what torch wrote, without key and hash."""
+    path = interrupted(images, tmp_path)
+    torch.save(unpacked(path.read_bytes(), path.parent.name), path)
+    record = go(images, out=tmp_path)
+    assert record.environment["resumed_after_task"] == 0
+    assert facts(record) == facts(go(images))
+    assert "written by another version, or damaged" in capsys.readouterr().err
 
 
 def test_half_a_checkpoint_beside_a_whole_one_is_no_harm(images, tmp_path):
@@ -227,7 +274,8 @@ def test_a_file_that_is_edited_during_a_run_changes_nothing_of_it(images, tmp_pa
     record = go(images, method, watch=edit, **({"out": tmp_path / "out"} if kept else {}))
     file.write_text(text)
     assert record.key == Spec(eg.split(images, kind="class"), method, NET, TRAINING).key
-    hash_code.cache_clear()
+    monkeypatch.setattr("engram.core.code._TEXTS", {})
+    file_text.cache_clear()
     assert record.key == Spec(eg.split(images, kind="class"), method, NET, TRAINING).key
     if kept:
         assert [path.name for path in (tmp_path / "out").rglob("*") if path.is_file()] == ["records.jsonl"]
@@ -260,6 +308,26 @@ def test_what_diverges_has_no_average_and_is_not_run_again(images, tmp_path):
     told = []
     assert go(images, eg.SGD(), training=training, out=tmp_path, watch=told.append).status == "diverged"
     assert told == []
+
+
+class LastStepExplodes(eg.Method):
+    """Its only bad step is the last one of the first task, which no loss sees."""
+
+    def after_step(self, learner, batch):
+        if learner.step_of_task == learner.steps_of_task - 1:
+            with torch.no_grad():
+                learner.params[0].fill_(torch.inf)
+
+
+def test_a_run_whose_last_step_diverges_is_not_done(images):
+    record = go(images, LastStepExplodes())
+    assert (record.status, record.accuracy, record.average_accuracy) == ("diverged", [], None)
+
+
+@pytest.mark.parametrize("method", [eg.L2, eg.EWC, eg.SI, eg.MAS])
+def test_a_coefficient_beyond_all_bounds_diverges(images, method):
+    record = go(images, method(coef=3e38))
+    assert record.status == "diverged"
 
 
 def test_a_method_can_be_run_again(images):
@@ -313,7 +381,7 @@ def test_what_is_no_scenario_is_refused_in_words(images):
     [
         ({"net": "cnn"}, r"net 'cnn' is a name; give engram\.CNN\(\)"),
         ({"net": eg.MLP}, r"give an instance: MLP\(\)"),
-        ({"net": object()}, "a subclass of engram.Net"),
+        ({"net": object()}, "an nn.Module class with a constructor"),
         ({"training": {"epochs": 2}}, r"give engram\.Training\(epochs=2\)"),
         ({"evaluation": eg.Evaluation}, r"give engram\.Evaluation"),
     ],

@@ -9,7 +9,7 @@ import pytest
 from helpers import blobs
 
 import engram as eg
-from engram.core.code import hash_code, loaded_files
+from engram.core.code import hash_code, loaded_files, written_source
 from engram.core.registry import METHODS, load_file
 from engram.learning.combine import combine
 from engram.runs import spec as spec_module
@@ -32,25 +32,37 @@ def spec_of(images, **values) -> Spec:
 OTHER = {
     eg.Training: {
         "epochs": 5, "steps": 7, "batch": 64, "optimizer": "sgd", "lr": 0.01, "momentum": 0.9, "weight_decay": 0.1,
-        "drop_last": True, "reset_optimizer": True,
+        "drop_last": True, "reset_optimizer": True, "schedule": "cosine", "schedule_over": "run", "warmup": 5,
+        "lr_end": 0.1, "lr_drops": (0.9,), "lr_factor": 0.5, "clip": 1.0, "label_smoothing": 0.1,
+        "nesterov": True, "betas": (0.8, 0.9), "augment": ("flip",),
     },
     eg.Evaluation: {"mask": False, "forward_transfer": True, "evaluate_every": 10, "give_task_identity": True},
     eg.MLP: {"hidden": (400,), "heads": "zero"},
     Split: {
         "kind": "task", "pad": 1, "normalize": (0.1, 0.2), "held_out": 0.1, "classes_per_task": 1, "order": "shuffled",
+        "groups": ((0, 1), (2,)),
     },
     Permute: {
         "kind": "task", "pad": 1, "normalize": "train", "held_out": 0.1, "permutations": 3, "identity_first": False,
     },
 }  # fmt: skip
 """Another value for every field."""
+NEEDED = {
+    "momentum": {"optimizer": "rmsprop"},  # adam has none
+    "nesterov": {"optimizer": "sgd", "momentum": 0.9},
+    "schedule_over": {"schedule": "linear"},
+    "lr_end": {"schedule": "linear"},
+    "lr_drops": {"schedule": "step"},
+    "lr_factor": {"schedule": "step"},
+}
+"""What a field needs beside it."""
 
 
 def variants(images):
     """(what differs, spec) for every single field of a spec."""
     for name in OTHER[eg.Training]:
-        needed = {"optimizer": "rmsprop"} if name == "momentum" else {}  # adam has none
-        yield f"training {name}", spec_of(images, training=eg.Training(**{name: OTHER[eg.Training][name]}, **needed))
+        training = eg.Training(**{name: OTHER[eg.Training][name]}, **NEEDED.get(name, {}))
+        yield f"training {name}", spec_of(images, training=training)
     for name in OTHER[eg.Evaluation]:
         yield f"evaluation {name}", spec_of(images, evaluation=eg.Evaluation(**{name: OTHER[eg.Evaluation][name]}))
     yield "net hidden", spec_of(images, net=eg.MLP(400))
@@ -258,14 +270,14 @@ def test_what_a_method_of_one_s_own_inherits_is_in_its_key(monkeypatch):
         __module__ = "__main__"
 
     def hashed(**texts):
-        hash_code.cache_clear()
+        written_source.cache_clear()
         monkeypatch.setattr("engram.core.code.inspect.getsource", lambda cls: texts.get(cls.__name__, "same"))
         return hash_code(Derived)
 
     assert hashed() == hashed()
     assert len({hashed(), hashed(Derived="other"), hashed(Base="other"), hashed(Mixin="other", Base="more")}) == 4
     assert hash_code(eg.SI) == ""  # ours have a protocol number instead
-    hash_code.cache_clear()
+    written_source.cache_clear()
 
 
 @pytest.mark.mnist

@@ -1,5 +1,6 @@
 """The folder of a sweep: records are read once, and a key belongs to one driver at a time."""
 
+import os
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -148,3 +149,43 @@ def test_a_record_takes_the_checkpoints_away_unless_it_failed(tmp_path):
     folder.add(record("k"))
     assert not checkpoint.parent.exists()
     assert [one.status for one in read_records(Path(tmp_path, "records.jsonl"))] == ["failed", "done"]
+
+
+def test_stray_files_are_named_once_and_skipped(tmp_path, monkeypatch):
+    """An editor's lock, a pipe (which would be waited for without end), a dangling link, a folder, a closed file."""
+    append_record(tmp_path / "records.jsonl", record("x"))
+    append_record(tmp_path / "closed.jsonl", record("y"))
+    (tmp_path / ".#records.jsonl").symlink_to("user@host.123:456")
+    (tmp_path / "link.jsonl").symlink_to(tmp_path / "nowhere")
+    (tmp_path / "folder.jsonl").mkdir()
+    os.mkfifo(tmp_path / "pipe.jsonl")
+    opened = Path.open
+
+    def refuse(path, *arguments, **options):
+        if path.name == "closed.jsonl":
+            raise PermissionError(13, "Permission denied", str(path))
+        return opened(path, *arguments, **options)
+
+    monkeypatch.setattr(Path, "open", refuse)
+    expected = {
+        *(f"{tmp_path / name}.jsonl: not a regular file, skipped" for name in (".#records", "link", "folder", "pipe")),
+        f"{tmp_path / 'closed.jsonl'} cannot be read: Permission denied; skipped",
+    }
+    said: list[str] = []
+    found = Store(tmp_path, said.append)
+    assert found.finished().keys() == found.finished().keys() == {"x"}
+    assert (len(said), set(said)) == (5, expected)
+    said.clear()
+    assert [one.key for one in read_records(tmp_path, say=said.append)] == ["x"]
+    assert (len(said), set(said)) == (5, expected)
+    with pytest.raises(PermissionError):
+        read_records(tmp_path / "closed.jsonl")
+
+
+def test_a_byte_order_mark_hides_no_record(tmp_path):
+    path = tmp_path / "records.jsonl"
+    path.write_text("\ufeff" + record("x").to_json() + "\n", encoding="utf-8")
+    said: list[str] = []
+    assert [one.key for one in read_records(path, say=said.append)] == ["x"]
+    assert Store(tmp_path, said.append).finished().keys() == {"x"}
+    assert said == []

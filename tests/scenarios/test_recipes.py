@@ -13,12 +13,14 @@ def test_the_recipes_of_the_package_and_their_names_in_keys():
     assert {name: SCENARIOS[name].make for name in SCENARIOS} == {
         "permuted": "permute",  # version 0.1's spelling, which is in every key
         "queue": "queue",
+        "rotated": "rotated",
         "split": "split",
+        "transformed": "transformed",
     }
 
 
 def test_an_unknown_recipe_is_refused_with_the_form_of_every_name():
-    with pytest.raises(ScenarioError, match=r"permuted-SET/KIND or queue-SET\+SET/KIND or split-SET/KIND with"):
+    with pytest.raises(ScenarioError, match=r"permuted-SET/KIND or queue-SET\+SET/KIND or rotated-SET/KIND or spl"):
         parse_name("thirds-mnist/domain")
 
 

@@ -7,7 +7,7 @@ from helpers import blobs, everything, learner_for
 from PIL import Image
 
 import engram as eg
-from engram.data import DataError
+from engram.data.errors import DataError
 from engram.scenarios.create import scenario
 from engram.scenarios.kinds import ScenarioError
 from engram.scenarios.look import categorize_tasks

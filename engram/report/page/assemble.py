@@ -14,12 +14,12 @@ from engram.report.page.settings import (
     PageSetting,
     describe_settings,
     gather_settings,
-    is_sound,
     sensitivity_curves,
 )
 from engram.report.page.studies import claims_data, study_data
 from engram.report.selection import family_of
-from engram.runs.records import RECORDED_METRICS, Record, offline_of
+from engram.runs.records import Record, offline_of
+from engram.runs.soundness import RECORDED_METRICS, is_sound_record
 from engram.search.ledger import tuned
 from engram.studies.catalog import built_in_study, study_names
 from engram.studies.study import Study, method_title
@@ -32,7 +32,7 @@ def assemble(
     records: Sequence[Record], samples: Mapping[str, str] | None = None, studies: Sequence[Study] | None = None
 ) -> dict[str, Any]:
     """The data of the page; `samples` are pictures as data URIs by name, `studies` its tables (None: all built in)."""
-    usable = [record for record in records if is_sound(record)]
+    usable = [record for record in records if is_sound_record(record)]
     settings = gather_settings(usable)
     environments: list[dict[str, Any]] = []
     apart = describe_settings(settings)

@@ -14,7 +14,7 @@ from typing import Any
 from engram.analysis.differences import all_values, varying_fields
 from engram.core.validation import is_number
 from engram.report.selection import usual_setting
-from engram.runs.records import Record, well_typed
+from engram.runs.records import Record
 from engram.runs.setting import Setting, SettingRuns, differs, group_by_setting, show
 
 
@@ -62,18 +62,6 @@ class PageSetting:
 def setting_id(setting: Setting, trial: bool = False) -> str:
     """A short name that stays the same when more runs come."""
     return hashlib.sha256(f"{setting.id}{' trial' if trial else ''}".encode()).hexdigest()[:12]
-
-
-def is_sound(record: Record) -> bool:
-    """Whether a record holds what its names say and, of a search, what it was scored on; anyone can write records."""
-    if not well_typed(record):
-        return False
-    scenario = record.spec.get("scenario", {})
-    if not isinstance(scenario, dict):
-        return False
-    datasets = scenario.get("images", {})
-    named = not isinstance(datasets, dict) or all(isinstance(content, str) for content in datasets.values())
-    return named and (record.search == {} or "held_out" in scenario)
 
 
 def gather_settings(records: Sequence[Record]) -> list[PageSetting]:

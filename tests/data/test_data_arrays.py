@@ -1,0 +1,154 @@
+"""Arrays that are not pictures reach the network as they are."""
+
+import re
+
+import numpy as np
+import pytest
+import torch
+
+import engram as eg
+from engram.data.arrays import looks_like_images
+from engram.data.catalog import images as images_by_name
+from engram.data.errors import DataError
+from engram.runs.spec import Spec
+from engram.scenarios.kinds import ScenarioError
+
+
+def features(shape=(6,), classes=4, per_class=30, seed=0, dtype=np.float32) -> eg.Arrays:
+    """Clusters: class k has its own centre."""
+    rng = np.random.default_rng(seed)
+    centres = 3 * rng.standard_normal((classes, *shape))
+
+    def part(n: int) -> tuple[np.ndarray, np.ndarray]:
+        y = np.repeat(np.arange(classes), n)
+        return (centres[y] + rng.standard_normal((len(y), *shape))).astype(dtype), y
+
+    return eg.Arrays(*part(per_class), *part(10))
+
+
+def inputs_of(tasks, part="train") -> torch.Tensor:
+    return torch.cat([batch.x for task in tasks for batch in getattr(task, part).chunks()])
+
+
+@pytest.mark.parametrize("shape", [(6,), (2, 5), (3, 4, 4)])
+def test_the_network_sees_the_values_bit_for_bit(shape):
+    data = features(shape)
+    for part, x in (("train", data.x_train), ("test", data.x_test)):
+        seen = inputs_of(eg.split(data).tasks(), part)
+        assert torch.equal(seen, torch.from_numpy(x.reshape(len(x), -1)))  # classes are in order
+
+
+def test_whole_numbers_arrive_as_they_are():
+    x = np.arange(-10, 10, dtype=np.int64).reshape(10, 2)
+    data = eg.Arrays(x, [0, 1] * 5, x, [0, 1] * 5)
+    (batch,) = eg.permute(data, kind="domain", permutations=2).tasks()[0].train.chunks()
+    assert batch.x.dtype == torch.float32
+    assert batch.x.tolist() == x.tolist()
+
+
+def test_features_are_normalised_by_the_training_part_if_asked():
+    x = np.array([[0.0, 5.0], [2.0, 5.0], [4.0, 5.0], [6.0, 5.0]])
+    data = eg.Arrays(x, [0, 1, 0, 1], x + 1, [0, 1, 0, 1])
+    scenario = eg.permute(data, kind="domain", permutations=2, normalize="train")
+    train, test = (inputs_of(scenario.tasks()[:1], part) for part in ("train", "test"))
+    expected = (x[:, 0] - 3) / np.sqrt(5)  # mean 3, variance (9 + 1 + 1 + 9) / 4
+    assert train[:, 0].numpy() == pytest.approx(expected)
+    assert train[:, 1].tolist() == [0.0] * 4  # a constant feature is only centred
+    assert test[:, 0].numpy() == pytest.approx(expected + 1 / np.sqrt(5))
+    assert test[:, 1].tolist() == [1.0] * 4
+
+
+def test_signals_are_normalised_per_channel():
+    data = features((2, 50), per_class=20)
+    train = inputs_of(eg.split(data, normalize="train").tasks()).view(-1, 2, 50).double()
+    assert train.mean((0, 2)).abs().max() < 1e-6
+    assert (train.std((0, 2), correction=0) - 1).abs().max() < 1e-6
+
+
+def test_one_value_or_another_type_gives_another_fingerprint():
+    data = features()
+    moved = data.x_train.copy()
+    moved[3, 2] = np.nextafter(moved[3, 2], np.float32(100))
+    other = eg.Arrays(moved, data.y_train, data.x_test, data.y_test)
+    assert data.fingerprint == features().fingerprint != other.fingerprint
+    zeros = np.zeros((4, 2))
+    same_bytes = [eg.Arrays(zeros.astype(t), [0, 1, 0, 1], zeros.astype(t), [0, 1, 0, 1]) for t in ("f4", "i4")]
+    assert same_bytes[0].fingerprint != same_bytes[1].fingerprint
+    assert Spec(eg.split(data), eg.Adam(), eg.MLP(5)).key != Spec(eg.split(other), eg.Adam(), eg.MLP(5)).key
+
+
+def test_a_memory_map_is_not_copied(tmp_path):
+    data = features((50,))
+    np.save(tmp_path / "x.npy", data.x_train)
+    mapped = np.load(tmp_path / "x.npy", mmap_mode="r")
+    same = eg.Arrays(mapped, data.y_train, data.x_test, data.y_test)
+    assert same.fingerprint == data.fingerprint
+    (leaf,) = eg.split(same).tasks()[0].train.leaves()
+    assert np.shares_memory(leaf.x.numpy(), mapped)
+
+
+@pytest.mark.parametrize(
+    "method", [eg.Adam(), eg.L2(coef=1), eg.EWC(coef=1), eg.SI(coef=1), eg.MAS(coef=1), eg.LwF(), eg.Rehearsal(40)]
+)
+def test_methods_learn_features(method):
+    record = eg.run(
+        eg.split(features(), kind="task"), method, net=eg.MLP(20), training=eg.Training(epochs=20, batch=16)
+    )
+    assert record.average_accuracy > 90
+
+
+def test_rehearsal_remembers_features_in_class_learning():
+    scenario, training = eg.split(features(), kind="class"), eg.Training(epochs=20, batch=16)
+    plain, replayed = (eg.run(scenario, m, net=eg.MLP(20), training=training) for m in (eg.Adam(), eg.Rehearsal(40)))
+    assert plain.average_accuracy < 60 < 80 < replayed.average_accuracy
+
+
+@pytest.mark.parametrize("method", [eg.RehearsalC(40), eg.DGR()])
+def test_what_needs_pixels_is_refused_in_words(method):
+    with pytest.raises(ScenarioError, match="not 8-bit"):
+        eg.run(eg.split(features()), method, net=eg.MLP(20), training=eg.Training(epochs=1))
+
+
+def test_what_arrays_cannot_do_is_refused_in_words():
+    data = features()
+    with pytest.raises(DataError, match="pad 2: only images"):
+        eg.split(data, pad=2)
+    with pytest.raises(ScenarioError, match="a queue resizes"):
+        eg.queue([data, features(seed=1)])
+    with pytest.raises(ValueError, match="net cnn takes images, and the data are arrays of 6"):
+        eg.run(eg.split(data), eg.Adam(), net=eg.CNN(), training=eg.Training(epochs=1))
+
+
+@pytest.mark.parametrize(
+    ("x", "message"),
+    [
+        (np.zeros(4), "x_train has shape (4,): expected (n, features)"),
+        (np.array([[0.0], [np.nan], [0], [0]]), "NaN or infinite"),
+        (np.array([[0.0], [1e39], [0], [0]]), "beyond the range"),
+        (np.array([[0], [2**24 + 1], [0], [0]]), "the value 16777217, which 32-bit floats cannot hold"),
+        (np.array([["a"]] * 4), "values of type <U1"),
+    ],
+)
+def test_wrong_values_are_named(x, message):
+    with pytest.raises(DataError, match=re.escape(message)):
+        eg.Arrays(x, [0, 1, 0, 1], np.zeros((4, 1)), [0, 1, 0, 1])
+
+
+def test_held_out_arrays_replace_the_test_part():
+    scenario = eg.split(features()).holdout(0.1)
+    assert [len(task.test) for task in scenario.tasks()] == [6, 6]
+    assert scenario.images[0].shape == (6,)
+
+
+def test_a_file_of_features_is_read_as_arrays_and_one_of_pictures_as_images(tmp_path):
+    data = features()
+    np.savez(tmp_path / "f.npz", x_train=data.x_train, y_train=data.y_train, x_test=data.x_test, y_test=data.y_test)
+    found = images_by_name(str(tmp_path / "f.npz"))
+    assert isinstance(found, eg.Arrays)
+    assert found.fingerprint == data.fingerprint
+    record = eg.run(eg.scenario(f"split-{tmp_path / 'f.npz'}/class"), eg.Adam(), training=eg.Training(epochs=1))
+    assert record.status == "done"
+    assert looks_like_images(np.zeros((2, 4, 4), np.uint8))
+    assert looks_like_images(np.full((2, 4, 4), 0.5))
+    assert not looks_like_images(np.full((2, 4, 4), -0.5))
+    assert not looks_like_images(np.zeros((2, 4), np.uint8))
