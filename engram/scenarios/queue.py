@@ -102,7 +102,7 @@ class Queue(Scenario):
         return groups
 
     def sizes(self) -> list[int]:
-        counts = [count_training_images(images, self.held_out) for images in self.images]
+        counts = [count_training_images(self, images) for images in self.images]
         sizes = [round(float(counts[group.dataset][group.labels].sum())) for group in self.groups()]
         if self.kind == "iid" or self.order == "shuffled":  # on average
             return [round(sum(sizes) / len(sizes))] * len(sizes)

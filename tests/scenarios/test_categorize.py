@@ -13,7 +13,10 @@ from scipy.stats import kstest
 from sklearn.datasets import load_digits
 
 from engram.scenarios import categorize as module
-from engram.scenarios.categorize import categorize, total_variation, two_sample_test
+from engram.scenarios import distances
+from engram.scenarios import network_test as network_module
+from engram.scenarios.categorize import categorize, total_variation
+from engram.scenarios.distances import two_sample_test
 
 Tasks = list[tuple[NDArray[Any], NDArray[Any]]]
 
@@ -204,11 +207,11 @@ def test_statistics_are_the_textbook_means_of_distances() -> None:
 
 
 def test_several_strips_give_the_same_as_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "PERMUTATIONS", 3)
-    module._rearrangements.cache_clear()
+    monkeypatch.setattr(distances, "PERMUTATIONS", 3)
+    distances._rearrangements.cache_clear()
     x, y = rng().normal(size=(400, 2)), rng(1).normal(size=(801, 2))
     energy, _, _ = two_sample_test(x, y)
-    module._rearrangements.cache_clear()
+    distances._rearrangements.cache_clear()
     expected = 2 * cdist(x, y).mean() - cdist(x, x).sum() / (400 * 399) - cdist(y, y).sum() / (801 * 800)
     assert energy == pytest.approx(expected)
 
