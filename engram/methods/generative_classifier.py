@@ -113,7 +113,9 @@ class ClassVAEs(nn.Module):
         self.vaes = nn.ModuleList(VAE(pixels, hidden, latent, log_variance_bias=False) for _ in range(classes))
 
     def forward(self, x: Tensor) -> Tensor:
-        raise ValueError("a generative classifier has likelihoods and no logits; it cannot be combined with this method")
+        raise ValueError(
+            "a generative classifier has likelihoods and no logits; it cannot be combined with this method"
+        )
 
 
 def vaes_of(learner: Learner) -> list[VAE]:
@@ -164,7 +166,7 @@ class ClassByClass(Data):
     def __init__(self, data: Data, batch: int) -> None:
         self.whole, self.tasks = data, data.tasks
         labels = torch.cat([part.y for part in data.chunks()]).cpu()
-        self.rows = [(labels == label).nonzero().squeeze(1) for label in labels.unique()]
+        self.rows = [(labels == label).nonzero().squeeze(1) for label in sorted(set(labels.tolist()))]
         self.batches = max(1, max(len(rows) for rows in self.rows) // batch)
         self.size = batch
 

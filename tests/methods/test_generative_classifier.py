@@ -209,7 +209,13 @@ def test_samples_are_of_the_learned_classes():
     told = []
     training = eg.Training(steps=300, batch=16, lr=0.01)
     images = blobs(4, train=40, size=5, noise=10)
-    Run(eg.split(images).tasks(0), lambda: eg.GenerativeClassifier(units=20, latent=2, draws=2), training, NET, watch=told.append)
+    Run(
+        eg.split(images).tasks(0),
+        lambda: eg.GenerativeClassifier(units=20, latent=2, draws=2),
+        training,
+        NET,
+        watch=told.append,
+    )
     drawn = {at.task: torch.from_numpy(at.samples).view(64, 25) / 255 for at in told if at.samples is not None}
     x, y = torch.from_numpy(images.x_train).view(-1, 25) / 255, images.y_train
     centres = torch.stack([x[y == label].mean(0) for label in range(4)])
@@ -227,7 +233,7 @@ def test_sizes_below_one_are_refused(name):
 
 
 def test_domain_learning_is_refused():
-    with pytest.raises(ValueError, match="network per class.*choose kind task or class"):
+    with pytest.raises(ValueError, match=r"network per class.*choose kind task or class"):
         Run(deal("domain"), small, STEPS, NET)
 
 
