@@ -21,7 +21,7 @@ PARAMETERS = ["logits", "targets", "active"]
 """What a function in a file has to take to count as a metric."""
 BINS = 15
 """Of the calibration error (Guo et al., 2017)."""
-Measured = float | Sequence[Any]
+MetricValue = float | Sequence[Any]
 """A number, or a list of numbers such as one per class."""
 
 
@@ -52,7 +52,7 @@ class Metric:
                 f"metric {cls.__name__} says nothing: define of(self, record) or measure(self, logits, targets, active)"
             )
 
-    def measure(self, logits: Any, targets: Any, active: slice) -> Measured:
+    def measure(self, logits: Any, targets: Any, active: slice) -> MetricValue:
         """The metric of one task's test data: a number, or a list of numbers.
 
         Args:
@@ -90,12 +90,12 @@ class Metric:
         return [metric_class(f) for f in own if list(inspect.signature(f).parameters) == PARAMETERS]
 
     @staticmethod
-    def from_function(function: Callable[..., Measured]) -> Metric:
+    def from_function(function: Callable[..., MetricValue]) -> Metric:
         """The metric that a function `(logits, targets, active)` measures."""
         return metric_class(function)()
 
 
-def metric_class(function: Callable[..., Measured]) -> type[Metric]:
+def metric_class(function: Callable[..., MetricValue]) -> type[Metric]:
     """A metric from a function; refused if it cannot be called so, or uses values that have no place in a key."""
     try:
         inspect.signature(function).bind(*PARAMETERS)

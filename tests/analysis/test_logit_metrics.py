@@ -1,6 +1,6 @@
 """Metrics on logits: numbers by hand, in records, in tables; two versions of a metric's code are never mixed."""
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -30,6 +30,10 @@ def logits_of(probabilities: list[list[float]]) -> Tensor:
 
 def mean_confidence(logits: Tensor, targets: Tensor, active: slice) -> float:
     return float(logits[:, active].softmax(1).amax(1).mean())
+
+
+def in_words(logits, targets, active):
+    return "high"
 
 
 def go(metrics, seed=0, **options) -> Record:
@@ -117,7 +121,7 @@ def test_a_table_of_a_metric_and_the_refusal_if_no_run_has_it(tmp_path: Path):
     values = [CalibrationError().of(one) for one in records]
     assert cell.ours == pytest.approx(sum(values) / 2)
     assert "Expected calibration error in percent" in str(made)
-    with pytest.raises(ValueError, match="none of these runs has metric ece .* --metric ece"):
+    with pytest.raises(ValueError, match=r"none of these runs has metric ece .* --metric ece"):
         eg.table([go([])], metric="ece")
 
 
@@ -152,17 +156,10 @@ def test_mistakes_are_refused_in_words():
         go(mean_confidence)
     with pytest.raises(ValueError, match="ece is given twice"):
         go(["ece", CalibrationError()])
-    with pytest.raises(TypeError, match="metric word returned a str"):
-
-        def word(logits, targets, active):
-            return "high"
-
-        go([word])
+    with pytest.raises(TypeError, match="metric in-words returned a str"):
+        go([in_words])
     with pytest.raises(TypeError, match="Empty says nothing"):
-
-        @dataclass(frozen=True)
-        class Empty(Metric):
-            """Nothing."""
+        type("Empty", (Metric,), {})
 
 
 def test_calibration_is_refused_for_a_method_that_predicts_by_other_scores():

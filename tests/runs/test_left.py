@@ -1,4 +1,4 @@
-"""What a run leaves beside its record: logits that give its accuracies, a network that gives its logits, bit for bit."""
+"""What a run leaves beside its record: logits that give its accuracies, a network that gives those logits."""
 
 from pathlib import Path
 

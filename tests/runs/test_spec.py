@@ -37,7 +37,7 @@ OTHER = {
         "nesterov": True, "betas": (0.8, 0.9), "augment": ("flip",),
     },
     eg.Evaluation: {"mask": False, "forward_transfer": True, "evaluate_every": 10, "give_task_identity": True,
-                    "keep": ("net",)},  # fmt: skip
+                    "keep": ("net",)},
     eg.MLP: {"hidden": (400,), "heads": "zero"},
     Split: {
         "kind": "task", "pad": 1, "normalize": (0.1, 0.2), "held_out": 0.1, "classes_per_task": 1, "order": "shuffled",
