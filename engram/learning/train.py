@@ -22,6 +22,7 @@ from engram.learning.hooks import check_class
 from engram.learning.learner import Learner, Training, batches
 from engram.learning.memory import check_memory, memory
 from engram.learning.method import Method
+from engram.learning.precision import check_precision
 from engram.learning.state import StateGuard, kept_state, restore_kept_state
 from engram.nets.net import Net
 from engram.scenarios.task import Batch, Task, Tasks
@@ -258,7 +259,8 @@ def take_step(learner: Learner, method: Method, batch: Batch) -> Tensor:
         return torch.zeros((), device=learner.device)
     learner.apply_schedule()
     augmented = learner.augment(batch)
-    loss = backward(learner, method, augmented)
+    with learner.step_precision():
+        loss = backward(learner, method, augmented)
     method.adjust_gradients(learner, augmented)
     learner.clip_gradients()
     learner.optimizer.step()
@@ -306,6 +308,7 @@ def check_weights(learner: Learner) -> None:
 def new_learner(tasks: Tasks, method: Method, net: Net, training: Training, seed: int, device: torch.device) -> Learner:
     """A learner with a freshly drawn network."""
     check_augmentable(training.augment, tasks)
+    check_precision(training.precision, device)
     with own_global_generators(device):
         seed_global_generators(seed_of(seed, "init"), device)
         asked = net.build(tasks.shape, tasks.outputs)
