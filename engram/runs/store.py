@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import shutil
 from pathlib import Path
 
+from engram.core.durable import sync_folder
 from engram.core.locks import Lock, acquire
 from engram.core.messages import Say, tell
+from engram.core.system import lock_file
 from engram.runs.records import Record, UnwritableError, append_record, parse_records, record_files
 
 RECORDS = "records.jsonl"
+KEPT = "kept"
+"""Folder of what runs leave beside their records."""
 
 
 class Store:
@@ -54,14 +57,16 @@ class Store:
                 return []
             if now.st_ino != inode or now.st_size < offset:  # another file
                 offset, lines = 0, 1
-            fcntl.flock(file, fcntl.LOCK_SH)  # nobody is in the middle of a line
+            lock_file(file.fileno(), shared=True)  # nobody is in the middle of a line
             file.seek(offset)
             text = file.read()
         self._read[path] = (now.st_ino, offset + len(text), lines + text.count(b"\n"))
         return parse_records(text.decode(errors="replace"), path, lines, self.say)
 
     def add(self, record: Record, file: str = RECORDS) -> None:
-        """Records a run; of one that did not fail the checkpoints go."""
+        """Records a run, after what it leaves is on the disk; of one that did not fail the checkpoints go."""
+        if record.left is not None:
+            record.left.write(self.folder, record.key)
         append_record(self.folder / file, record)
         if record.status != "failed":
             shutil.rmtree(self.checkpoints(record.key), ignore_errors=True)
@@ -81,6 +86,27 @@ class Store:
         except OSError as error:
             raise UnwritableError("a lock", path, error) from error
         return RunLock(lock) if lock else None
+
+
+def kept_path(folder: Path, key: str) -> Path:
+    """The file of what a run leaves beside its record."""
+    return folder / KEPT / f"{key}.pt"
+
+
+def write_kept(path: Path, content: bytes) -> None:
+    """Writes a file whole or not at all, and waits until it is on the disk."""
+    part = path.with_suffix(f".{os.getpid()}.part")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with part.open("wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        part.replace(path)
+        sync_folder(path.parent)
+    except OSError as error:
+        part.unlink(missing_ok=True)
+        raise UnwritableError("what the run leaves", path, error) from error
 
 
 class RunLock:
