@@ -280,11 +280,12 @@ def test_the_order_of_two_tasks_does_not_matter(monkeypatch: pytest.MonkeyPatch)
     one, other = blobs([0, 1], n=800), blobs([0, 1], shift=0.2, n=300, seed=1)
     (there,), (back,) = categorize([one, other], "single").pairs, categorize([other, one], "single").pairs
     assert (there.energy, there.p_value, there.spread) == (back.energy, back.p_value, -back.spread)
-    assert 0.001 < there.p_value < 0.9  # so that the equality says something
+    assert (there.accuracy, there.p_network) == (back.accuracy, back.p_network)
+    assert 0.001 < there.p_distances < 0.9  # so that the equality says something
 
 
 def test_the_same_call_gives_the_same_answer_and_draws_alike(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "MAX_IMAGES", 200)
+    monkeypatch.setattr(network_module, "NETWORK_IMAGES", 200)
     tasks = [blobs([0, 1]), blobs([0, 1], seed=1)]
     once = categorize(tasks, "single")
     assert categorize(tasks, "single") == once
@@ -293,10 +294,16 @@ def test_the_same_call_gives_the_same_answer_and_draws_alike(monkeypatch: pytest
     assert drawn.mean() == pytest.approx(500, abs=60)  # from all of it; the standard error is 18
 
 
-def test_shape_and_type_of_the_arrays_do_not_matter() -> None:
-    tasks = parts(2)
-    flat = [(x.reshape(len(x), -1).astype(np.uint8).tolist(), y.astype(np.float32)) for x, y in tasks]
-    assert categorize(flat, "single") == categorize(tasks, "single")
+def test_the_type_of_the_arrays_does_not_matter_and_their_shape_only_to_the_network() -> None:
+    tasks = [(x[:150], y[:150]) for x, y in parts(2)]
+    found = categorize(tasks, "single")
+    lists = [(x.astype(np.uint8).tolist(), y.astype(np.float32)) for x, y in tasks]
+    assert [pair.p_distances for pair in categorize(lists, "single").pairs] == [
+        pair.p_distances for pair in found.pairs
+    ]
+    flat = categorize([(x.reshape(len(x), -1), y) for x, y in tasks], "single")
+    assert [pair.p_distances for pair in flat.pairs] == [pair.p_distances for pair in found.pairs]
+    assert flat.kind == found.kind
 
 
 X, Y = np.zeros((4, 2, 2)), np.zeros(4, int)
