@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from engram.methods.gdumb import GDumb as GDumb
     from engram.methods.gem import GEM as GEM
     from engram.methods.gem_textbook import GEMTextbook as GEMTextbook
+    from engram.methods.generative_classifier import GenerativeClassifier as GenerativeClassifier
     from engram.methods.gss import GSS as GSS
     from engram.methods.hal import HAL as HAL
     from engram.methods.icarl import ICaRL as ICaRL

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import queue
-import resource
 import socket
 import threading
 import time
@@ -16,6 +15,7 @@ from typing import Any
 from engram.core.code import UserFile, loaded_files
 from engram.core.messages import Say
 from engram.core.registry import load_file
+from engram.core.system import allow_open_files
 from engram.data.images import Images
 from engram.engines.driver import At, Ended, EngineError, Job, Report, compute_safely, throttle_progress
 from engram.learning.train import Checkpoint
@@ -82,9 +82,7 @@ class OnRay:
         self.remote = self.ray.remote(num_returns="streaming", max_retries=0)(stream_run)
         self.say = say
         slots = min(runs, self.workers or max(8, 2 * int(self.ray.cluster_resources().get("CPU", 0))))
-        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)  # each claim is an open file
-        if soft < slots + 500 <= hard:
-            resource.setrlimit(resource.RLIMIT_NOFILE, (slots + 500, hard))
+        allow_open_files(slots + 500)  # each lock is an open file
         return slots
 
     def submit(self, job: Job, checkpoints: Checkpoints) -> None:

@@ -70,10 +70,10 @@ class GSS(StoredReplay):
                 new, old = (single_gradients(learner, images) for images in (batch, stored))
             products = inner_products(new, old)  # (new, stored)
             lengths = squared_lengths(old).sqrt()
-            together = score(products.mean(0) / inner_products(new, new).mean().sqrt() / lengths)
+            together = score_of(products.mean(0) / inner_products(new, new).mean().sqrt() / lengths)
             scores.fill_(together)
             if len(places) < len(batch.y) and together < 1:
-                alone = score(products / squared_lengths(new).sqrt()[:, None] / lengths)
+                alone = score_of(products / squared_lengths(new).sqrt()[:, None] / lengths)
                 scores[len(places) :] = alone[len(places) :]
                 self._replace(learner, scores, places)
         elif len(places) < len(batch.y):  # one batch is more than the buffer holds
@@ -97,7 +97,7 @@ class GSS(StoredReplay):
                 held[slot], places[slot] = offered[row], row
 
 
-def score(cosines: Tensor) -> Tensor:
+def score_of(cosines: Tensor) -> Tensor:
     """1 + the largest cosine with a stored image, (…, stored) → (…): 0 is opposed to all of them, 2 like one."""
     return (1 + cosines.amax(-1)).clamp(min=0)
 

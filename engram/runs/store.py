@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import shutil
 from pathlib import Path
 
 from engram.core.locks import Lock, acquire
 from engram.core.messages import Say, tell
+from engram.core.system import lock_file
 from engram.runs.records import Record, UnwritableError, append_record, parse_records, record_files
 
 RECORDS = "records.jsonl"
@@ -54,7 +54,7 @@ class Store:
                 return []
             if now.st_ino != inode or now.st_size < offset:  # another file
                 offset, lines = 0, 1
-            fcntl.flock(file, fcntl.LOCK_SH)  # nobody is in the middle of a line
+            lock_file(file.fileno(), shared=True)  # nobody is in the middle of a line
             file.seek(offset)
             text = file.read()
         self._read[path] = (now.st_ino, offset + len(text), lines + text.count(b"\n"))

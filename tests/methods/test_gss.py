@@ -9,7 +9,7 @@ from helpers import Run, blobs, learner_for
 
 import engram as eg
 from engram.learning.train import new_learner, train
-from engram.methods.gss import FIRST_SCORE, inner_products, score, single_gradients, squared_lengths
+from engram.methods.gss import FIRST_SCORE, inner_products, score_of, single_gradients, squared_lengths
 
 
 def scenario(kind: str = "class"):
@@ -52,7 +52,7 @@ def test_products_of_gradients_by_their_factors_are_those_of_a_loop(kind, net):
 
 
 def test_the_score_is_one_more_than_the_largest_cosine():
-    assert score(torch.tensor([[0.5, -0.25], [-1.0, -1.0 - 1e-6]])).tolist() == [1.5, 0.0]
+    assert score_of(torch.tensor([[0.5, -0.25], [-1.0, -1.0 - 1e-6]])).tolist() == [1.5, 0.0]
 
 
 def test_the_buffer_is_filled_with_the_score_of_the_whole_batch():
