@@ -21,7 +21,7 @@ from engram.scenarios.task import Pixels, Tasks
 
 ImageFunction = Callable[[Tensor], Tensor]
 """Intensities in [0, 1], (n, channels, height, width) → the same shape."""
-PIECE = 2000
+IMAGES_AT_ONCE = 2000
 """Images that a function gets at a time."""
 
 
@@ -97,18 +97,18 @@ class Transform(Scenario):
 def apply_function(function: ImageFunction, stored: Tensor, shape: tuple[int, int, int]) -> Tensor:
     """8-bit images (n, pixels) → the same, changed."""
     out = torch.empty_like(stored)
-    for start in range(0, len(stored), PIECE):
-        x = stored[start : start + PIECE].float().div_(255).view(-1, *shape)
+    for start in range(0, len(stored), IMAGES_AT_ONCE):
+        x = stored[start : start + IMAGES_AT_ONCE].float().div_(255).view(-1, *shape)
         with torch.no_grad():
             y = function(x)
         name = function_name(function)
-        size = (min(PIECE, len(stored) - start), *shape)
+        size = (min(IMAGES_AT_ONCE, len(stored) - start), *shape)
         if not isinstance(y, Tensor) or y.shape != size:
             found = tuple(y.shape) if isinstance(y, Tensor) else type(y).__name__
             raise ScenarioError(f"function {name} returned {found} for images {size}; return a tensor of their shape")
         if not torch.isfinite(y).all():
             raise ScenarioError(f"function {name} returned pixels that are NaN or infinite")
-        out[start : start + PIECE] = y.float().clamp(0, 1).mul(255).round().to(torch.uint8).view(len(y), -1)
+        out[start : start + IMAGES_AT_ONCE] = y.float().clamp(0, 1).mul(255).round().to(torch.uint8).view(len(y), -1)
     return out
 
 
