@@ -22,12 +22,12 @@ NETWORK_IMAGES = 3000
 """Largest number of images per task that the network sees, half of them in training."""
 FEWEST_IMAGES = 40
 """With fewer images per task no accuracy could reach the level; the distances decide alone."""
-STEPS, BATCH, RATE = 200, 24, 4e-3
+TRAINING_STEPS, STEP_IMAGES, PEAK_RATE = 200, 24, 4e-3
 """Gradient steps, images per step, and the peak learning rate."""
 LARGEST_SIDE, SMALLEST_SIDE = 32, 8
 """Larger pictures are averaged down; smaller ones are taken for vectors."""
 
-Floats = NDArray[np.float64]
+Inputs = NDArray[np.float64]
 
 
 class NetworkTest(NamedTuple):
@@ -41,7 +41,7 @@ class NetworkTest(NamedTuple):
     """One-sided exact binomial test against ½."""
 
 
-def network_test(x1: Floats, x2: Floats, shape: tuple[int, ...] = ()) -> NetworkTest | None:
+def network_test(x1: Inputs, x2: Inputs, shape: tuple[int, ...] = ()) -> NetworkTest | None:
     """Train a network to tell two samples apart, and test it on what it has not seen; None if there is too little.
 
     Args:
@@ -72,7 +72,7 @@ def network_test(x1: Floats, x2: Floats, shape: tuple[int, ...] = ()) -> Network
     return NetworkTest(right / (right + wrong), right + wrong, float(p_value))
 
 
-def as_input(x: Floats, shape: tuple[int, ...]) -> Tensor:
+def as_input(x: Inputs, shape: tuple[int, ...]) -> Tensor:
     """Pictures twice, as they are and each with mean 0 and standard deviation 1 of its own, else vectors."""
     values = torch.from_numpy(x).float()
     if len(shape) != 3 or min(shape[1:]) < SMALLEST_SIDE:
@@ -88,11 +88,11 @@ def train_network(x: Tensor, half: int) -> nn.Module:
     """A network that scores the second half of x above the first; ready to be evaluated."""
     net = new_network(tuple(x.shape[1:]))
     y = (torch.arange(len(x)) >= half).float()
-    optimizer = torch.optim.Adam(net.parameters(), RATE, weight_decay=1e-4)
-    full = len(x) // BATCH * BATCH  # batch norm takes no batch of one image
-    batches = (rows for _ in range(STEPS) for rows in torch.randperm(len(x))[:full].view(-1, BATCH))
-    for step, rows in enumerate(islice(batches, STEPS), start=1):
-        optimizer.param_groups[0]["lr"] = RATE * min(4 * step / STEPS, (1 + STEPS - step) / STEPS)
+    optimizer = torch.optim.Adam(net.parameters(), PEAK_RATE, weight_decay=1e-4)
+    full = len(x) // STEP_IMAGES * STEP_IMAGES  # batch norm takes no batch of one image
+    batches = (rows for _ in range(TRAINING_STEPS) for rows in torch.randperm(len(x))[:full].view(-1, STEP_IMAGES))
+    for step, rows in enumerate(islice(batches, TRAINING_STEPS), start=1):
+        optimizer.param_groups[0]["lr"] = PEAK_RATE * min(4 * step / TRAINING_STEPS, (1 + TRAINING_STEPS - step) / TRAINING_STEPS)
         loss = functional.binary_cross_entropy_with_logits(net(x[rows]).squeeze(1), y[rows])
         optimizer.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]
