@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from engram.core.durable import sync_folder
 from engram.core.locks import acquire
 from engram.core.messages import Say, tell
 from engram.data.errors import DataError
@@ -126,6 +127,7 @@ def _keep(content: Path, target: Path) -> None:
     with content.open("rb") as file:
         os.fsync(file.fileno())
     content.replace(target)
+    sync_folder(target.parent)
 
 
 @contextmanager

@@ -3,22 +3,54 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
 import signal
 import sys
+import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
-from multiprocessing import forkserver
+from contextlib import contextmanager, suppress
+from functools import cache
+from multiprocessing import forkserver, util
 from typing import Any
 
-CONTEXT: Any = multiprocessing.get_context("forkserver" if sys.platform == "linux" else "spawn")
-"""On Linux, workers are forks of a server process that has imported torch and run nothing. Forks of the driver could
-hang in torch's threads. With the server, torch is imported once for all workers, and a worker is replaced quickly."""
+LONGEST_SOCKET = 107
+"""Characters that the path of a Unix socket can have."""
+SOCKET_NAME = "/listener-12345678"
+SHORT_FOLDERS = ("/tmp", "/var/tmp", "/dev/shm")
+"""Where the server's socket goes if the path of the temporary folder is too long, as TMPDIR is on some clusters."""
+
+
+@cache
+def worker_context() -> Any:
+    """How workers are started.
+
+    On Linux, workers are forks of a server process that has imported torch and run nothing. Forks of the driver could
+    hang in torch's threads. With the server, torch is imported once for all workers, and a worker is replaced quickly.
+    If there is no folder for the server's socket, every worker is a new process.
+    """
+    forks = sys.platform == "linux" and has_short_folder()
+    return multiprocessing.get_context("forkserver" if forks else "spawn")
+
+
+def has_short_folder() -> bool:
+    """Whether the folder for sockets of this process has a path that is short enough; one is made elsewhere if not."""
+    before = tempfile.tempdir
+    for folder in (tempfile.gettempdir(), *SHORT_FOLDERS):
+        if len(os.fsencode(folder)) + len("/pymp-12345678") + len(SOCKET_NAME) > LONGEST_SOCKET:
+            continue
+        try:
+            tempfile.tempdir = folder  # multiprocessing makes a folder inside at its first use, and removes it
+            with suppress(OSError):
+                return len(os.fsencode(util.get_temp_dir()) + SOCKET_NAME.encode()) <= LONGEST_SOCKET
+        finally:
+            tempfile.tempdir = before
+    return False
 
 
 def start_fork_server() -> None:
     """Start the server process if it is not running. It imports torch in the background: this call does not wait."""
-    if sys.platform == "linux":
-        CONTEXT.set_forkserver_preload(["engram.engines.local"])
+    if worker_context().get_start_method() == "forkserver":
+        worker_context().set_forkserver_preload(["engram.engines.local"])
         with block_ctrl_c():
             forkserver.ensure_running()
 

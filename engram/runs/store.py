@@ -54,9 +54,15 @@ class Store:
                 return []
             if now.st_ino != inode or now.st_size < offset:  # another file
                 offset, lines = 0, 1
-            fcntl.flock(file, fcntl.LOCK_SH)  # nobody is in the middle of a line
+            locked = True
+            try:
+                fcntl.flock(file, fcntl.LOCK_SH)  # nobody is in the middle of a line
+            except OSError:  # a file system without locks: a line may be half written
+                locked = False
             file.seek(offset)
             text = file.read()
+            if not locked:
+                text = text[: text.rfind(b"\n") + 1]
         self._read[path] = (now.st_ino, offset + len(text), lines + text.count(b"\n"))
         return parse_records(text.decode(errors="replace"), path, lines, self.say)
 
@@ -65,6 +71,18 @@ class Store:
         append_record(self.folder / file, record)
         if record.status != "failed":
             shutil.rmtree(self.checkpoints(record.key), ignore_errors=True)
+
+    def remove_orphans(self) -> None:
+        """Remove the checkpoints of runs that are recorded: a process was killed between recording and removing."""
+        folder = self.folder / "checkpoints"
+        try:
+            left = [entry.name for entry in os.scandir(folder) if entry.is_dir(follow_symlinks=False)]
+        except OSError:
+            return
+        for key in left:
+            if key in self.finished() and (lock := self.lock_run(key)):
+                shutil.rmtree(self.checkpoints(key), ignore_errors=True)
+                lock.release()
 
     def checkpoints(self, key: str) -> Path:
         """Where the checkpoints of a run are."""
