@@ -23,7 +23,7 @@ demo: install  ## one seed of the rows of Table 2 against the published numbers;
 	$(BIN)/engram reproduce table2 --seeds 1 --skip gem dgr rtf --results runs/demo
 
 test: .venv/developed lint  ## what CI runs
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile
 
 lint: .venv/developed
 	$(BIN)/ruff check .

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from engram.methods.gdumb import GDumb as GDumb
     from engram.methods.gem import GEM as GEM
     from engram.methods.gem_textbook import GEMTextbook as GEMTextbook
+    from engram.methods.generative_classifier import GenerativeClassifier as GenerativeClassifier
     from engram.methods.icarl import ICaRL as ICaRL
     from engram.methods.l2 import L2 as L2
     from engram.methods.lwf import LwF as LwF

@@ -19,6 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from engram.core.streams import stream
+from engram.core.system import peak_mb
 from engram.data.sets import CATALOG
 from engram.learning.fisher import fisher
 from engram.learning.learner import Learner, batches
@@ -27,7 +28,7 @@ from engram.learning.train import new_learner, take_step, train
 from engram.methods._replay import GenerativeReplay, share_of_now
 from engram.nets.cnn import CNNNet
 from engram.nets.mlp import MLP, MLPNet, hidden_layers
-from engram.runs.run import peak_mb, settle
+from engram.runs.run import settle
 from engram.runs.spec import Spec, default_spec
 from engram.scenarios.task import Batch, Task
 

@@ -318,7 +318,7 @@ def same_on_engine(spec: Spec, first: Trial, engine: str, workers: int) -> str:
 def check_by_name(name: str, *, engines: Sequence[str] = ("local",), short: bool = False) -> Iterator[Fact]:
     """Checks a method (`rehearsal+si`: a combination), a network or a scenario recipe by its name."""
     if name in NETS:
-        yield from check_net(NETS[name](), engines=engines, short=short)
+        yield from check_net(NETS[name](**NETS[name].small), engines=engines, short=short)
     elif name in SCENARIOS:
         yield from check_scenario(small_scenario(SCENARIOS[name]), engines=engines, short=short)
     else:

@@ -178,7 +178,7 @@ def find_spec(what: str, out: Path) -> dict[str, Any]:
     path = Path(what)
     if path.is_file():
         try:
-            text = path.read_text()
+            text = path.read_text(encoding="utf-8")
             lines = [line for line in text.split("\n") if line.strip()] if path.suffix == ".jsonl" else [text]
             found = [json.loads(line) for line in lines]
         except (ValueError, RecursionError) as error:

@@ -9,6 +9,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from engram.core.system import can_remove_open_files, lock_file
+
 ATTEMPTS = 100
 """How often creating a lock file is tried if other processes keep removing its folder."""
 
@@ -23,9 +25,13 @@ class Lock:
 
     def release(self, also: Iterable[Path] = ()) -> None:
         """Remove the lock file, then the folders that were created for it and those in `also`, if they are empty."""
-        self.path.unlink(missing_ok=True)
+        if not can_remove_open_files():
+            os.close(self.held)
+        with suppress(PermissionError):  # Windows: another process has it open, and holds or awaits it
+            self.path.unlink(missing_ok=True)
         remove_empty({*self.made, *also})
-        os.close(self.held)  # last: a process that waits for it then starts over and creates its own folders
+        if can_remove_open_files():
+            os.close(self.held)  # last: a process that waits for it then starts over and creates its own folders
 
 
 def acquire(path: Path, busy: Callable[[], bool]) -> Lock | None:
@@ -34,8 +40,6 @@ def acquire(path: Path, busy: Callable[[], bool]) -> Lock | None:
     If another process holds it, `busy` is called and says whether to wait; if not, the result is None. If an OSError
     is raised, the folders created so far are removed.
     """
-    import fcntl  # POSIX only
-
     made: set[Path] = set()
     attempts = 0
     while True:
@@ -52,13 +56,11 @@ def acquire(path: Path, busy: Callable[[], bool]) -> Lock | None:
             remove_empty(made)
             raise error from None
         try:
-            try:
-                fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
+            if not lock_file(held, wait=False):
                 if not busy():
                     os.close(held)
                     return None
-                fcntl.flock(held, fcntl.LOCK_EX)
+                lock_file(held)
             if os.path.samestat(os.fstat(held), path.stat()):
                 return Lock(path, held, frozenset(made))
         except FileNotFoundError:

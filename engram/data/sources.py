@@ -9,7 +9,6 @@ import contextlib
 import gzip
 import os
 import shutil
-import signal
 import subprocess
 import tarfile
 import threading
@@ -21,6 +20,7 @@ from pathlib import Path
 from typing import IO, Protocol
 
 from engram.core.messages import Say
+from engram.core.system import kill_group
 from engram.data.progress import DownloadProgress
 
 CONNECT = 4.0  # seconds to wait for the answer of a host
@@ -193,7 +193,7 @@ def _run(command: Sequence[str], work: Path, timeout: float, stdout: Path | None
         try:
             status = process.wait(timeout)
         except BaseException as error:  # Ctrl-C too: a terminal does not send it to the new session
-            os.killpg(process.pid, signal.SIGKILL)
+            kill_group(process)
             process.wait()
             if isinstance(error, subprocess.TimeoutExpired):
                 raise SourceError(f"{what} did not finish within {timeout:g} s") from None

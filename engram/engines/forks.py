@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import multiprocessing
 import os
-import signal
 import sys
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from functools import cache
-from multiprocessing import forkserver, util
+from multiprocessing import util
 from typing import Any
 
+from engram.core.system import block_ctrl_c
+
+HAS_SERVER = sys.platform == "linux" and hasattr(os, "fork")
 LONGEST_SOCKET = 107
 """Characters that the path of a Unix socket can have."""
 SOCKET_NAME = "/listener-12345678"
@@ -26,10 +27,9 @@ def worker_context() -> Any:
 
     On Linux, workers are forks of a server process that has imported torch and run nothing. Forks of the driver could
     hang in torch's threads. With the server, torch is imported once for all workers, and a worker is replaced quickly.
-    If there is no folder for the server's socket, every worker is a new process.
+    macOS and Windows start each worker from nothing, and so does Linux if there is no folder for the server's socket.
     """
-    forks = sys.platform == "linux" and has_short_folder()
-    return multiprocessing.get_context("forkserver" if forks else "spawn")
+    return multiprocessing.get_context("forkserver" if HAS_SERVER and has_short_folder() else "spawn")
 
 
 def has_short_folder() -> bool:
@@ -50,16 +50,8 @@ def has_short_folder() -> bool:
 def start_fork_server() -> None:
     """Start the server process if it is not running. It imports torch in the background: this call does not wait."""
     if worker_context().get_start_method() == "forkserver":
+        from multiprocessing import forkserver  # not on Windows
+
         worker_context().set_forkserver_preload(["engram.engines.local"])
         with block_ctrl_c():
             forkserver.ensure_running()
-
-
-@contextmanager
-def block_ctrl_c() -> Iterator[None]:
-    """Processes that are started inside the block ignore Ctrl-C; the driver handles it."""
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)

@@ -21,12 +21,12 @@ from types import ModuleType
 from typing import Any
 
 from engram.core.code import UserFile, loaded_files
-from engram.core.limits import allow_open_files
 from engram.core.messages import Say
 from engram.core.registry import load_file
+from engram.core.system import allow_open_files, block_ctrl_c, ignore_ctrl_c
 from engram.data.images import Images
 from engram.engines.driver import At, Ended, EngineError, Job, Report, compute_safely, throttle_progress
-from engram.engines.forks import block_ctrl_c, start_fork_server, worker_context
+from engram.engines.forks import start_fork_server, worker_context
 from engram.engines.silence import NAMED_AFTER, Silence
 from engram.runs.checkpoints import Checkpoints
 from engram.runs.run import failed_record, keep_freed_memory
@@ -36,6 +36,8 @@ OWN_FILES, FILES_PER_WORKER = 24, 8
 """Open files that the driver and each of its workers take, at most."""
 DYING = 0.5
 """Seconds that a killed process may take to be gone: until then a new server is not started in its place."""
+HAS_CRASH_PIPE = sys.platform != "win32"
+"""Whether a crashing interpreter can write to a pipe. On Windows, a pipe is not a file descriptor."""
 LOCAL_REPORT_SECONDS = 0.5
 """Seconds between two progress reports of a run."""
 MOST_FAILED_STARTS = 3
@@ -87,11 +89,11 @@ class Worker:
         code = self.process.exitcode or 0
         if code < 0:
             cause = f"its process was killed by {signal.Signals(-code).name}"
-            cause += " (the system does this if memory runs out)" if -code == signal.SIGKILL else ""
+            cause += " (the system does this if memory runs out)" if -code == getattr(signal, "SIGKILL", None) else ""
         else:
             cause = f"its process exited with status {code}"
         trace = b""
-        while self.crash.poll() and (piece := os.read(self.crash.fileno(), 1 << 16)):
+        while HAS_CRASH_PIPE and self.crash.poll() and (piece := os.read(self.crash.fileno(), 1 << 16)):
             trace += piece
         return "\n".join([cause, *trace.decode(errors="replace").splitlines()])
 
@@ -263,12 +265,13 @@ def serve_runs(
     user_files: Sequence[UserFile],
 ) -> None:
     """The main function of a worker: compute runs and send their records back, until the driver is gone."""
-    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    ignore_ctrl_c()
     os.environ.clear()  # the server process may be older than the driver's latest changes
     os.environ.update(environment)
     os.chdir(folder)
     os.dup2(2, 1)  # only the driver writes to standard output
-    faulthandler.enable(crash.fileno(), all_threads=False)
+    if HAS_CRASH_PIPE:
+        faulthandler.enable(crash.fileno(), all_threads=False)
     threading.Thread(target=exit_with_driver, daemon=True).start()
     keep_freed_memory()
     for file in user_files:

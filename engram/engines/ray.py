@@ -13,9 +13,9 @@ from functools import cache
 from typing import Any
 
 from engram.core.code import UserFile, loaded_files
-from engram.core.limits import allow_open_files
 from engram.core.messages import Say
 from engram.core.registry import load_file
+from engram.core.system import allow_open_files
 from engram.data.images import Images
 from engram.engines.driver import At, Ended, EngineError, Job, Report, compute_safely, throttle_progress
 from engram.engines.silence import Silence
@@ -85,7 +85,7 @@ class OnRay:
         self.remote = self.ray.remote(num_returns="streaming", max_retries=0)(stream_run)
         self.say = say
         slots = min(runs, self.workers or max(8, 2 * int(self.ray.cluster_resources().get("CPU", 0))))
-        allow_open_files(slots + 500)  # the lock of each run is an open file
+        allow_open_files(slots + 500)  # each lock is an open file
         return slots
 
     def submit(self, job: Job, checkpoints: Checkpoints) -> None:

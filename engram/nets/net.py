@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from types import ModuleType
-from typing import Any, Literal, NamedTuple
+from types import MappingProxyType, ModuleType
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -31,6 +32,9 @@ class Layer(NamedTuple):
 @dataclass(frozen=True)
 class Net(ABC):
     """A recipe of a network; its fields are what can be chosen."""
+
+    small: ClassVar[Mapping[str, Any]] = MappingProxyType({})
+    """Values of fields that make it small: what `engram check` trains."""
 
     @abstractmethod
     def build(self, shape: Shape, outputs: int) -> nn.Module:

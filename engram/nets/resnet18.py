@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from types import MappingProxyType
 
 import torch
 from torch import Tensor, nn
@@ -22,6 +23,8 @@ class ResNet18(Net):
     11.17 million parameters with three channels and 10 outputs. GEM's slim form (Lopez-Paz & Ranzato, 2017) has width
     20. Layers start as PyTorch starts them.
     """
+
+    small = MappingProxyType({"width": 4})
 
     width: int = 64
     """Maps of the first stage."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 from collections.abc import Iterable
@@ -12,6 +11,7 @@ from typing import Any
 
 from engram.core.durable import sync_folder
 from engram.core.messages import Say, tell
+from engram.core.system import lock_file
 from engram.runs.soundness import MAY_HOLD_CONTROL, drop_control, is_sound_record
 
 
@@ -162,7 +162,7 @@ def append_record(path: Path, record: Record) -> None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("a+b", buffering=0) as file:  # what does not fit fails here, not when the file is closed
-            fcntl.flock(file, fcntl.LOCK_EX)
+            lock_file(file.fileno())
             size = file.seek(0, os.SEEK_END)
             torn = b""
             if size:

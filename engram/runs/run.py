@@ -6,11 +6,10 @@ import copy
 import ctypes
 import os
 import platform
-import resource
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -22,6 +21,7 @@ from torch import nn
 from engram.core.facts import ROOT
 from engram.core.messages import Say, tell
 from engram.core.registry import METHODS
+from engram.core.system import peak_mb
 from engram.core.version import VERSION
 from engram.learning import metrics
 from engram.learning.budget import fit_budget
@@ -323,16 +323,7 @@ def commit() -> dict[str, Any]:
 
 def cpu_name() -> str:
     try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
         return next(line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
     except (OSError, StopIteration):
         return platform.processor() or platform.machine()
-
-
-def peak_mb() -> float:
-    """The most memory that this process has held, in megabytes."""
-    with suppress(OSError, ValueError, StopIteration):  # Linux: getrusage also counts the parent before exec
-        status = Path("/proc/self/status").read_text(encoding="utf-8")
-        return int(next(line for line in status.splitlines() if line.startswith("VmHWM")).split()[1]) / 1024
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak / (1 << 20 if sys.platform == "darwin" else 1 << 10)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import shutil
 from pathlib import Path
 
 from engram.core.locks import Lock, acquire
 from engram.core.messages import Say, tell
+from engram.core.system import lock_file
 from engram.runs.records import Record, UnwritableError, append_record, parse_records, record_files
 
 RECORDS = "records.jsonl"
@@ -56,7 +56,7 @@ class Store:
                 offset, lines = 0, 1
             locked = True
             try:
-                fcntl.flock(file, fcntl.LOCK_SH)  # nobody is in the middle of a line
+                lock_file(file.fileno(), shared=True)  # nobody is in the middle of a line
             except OSError:  # a file system without locks: a line may be half written
                 locked = False
             file.seek(offset)

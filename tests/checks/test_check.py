@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 import engram as eg
-from engram.checks.contract import check_by_name, check_net, check_scenario, small_scenario
+from engram.checks.contract import check_by_name, check_scenario, small_scenario
 from engram.checks.facts import all_hold
 from engram.cli import main
 from engram.core.registry import METHODS, NETS, SCENARIOS, load_file
@@ -53,7 +53,7 @@ def test_every_scenario_of_the_package_keeps_the_contract(name):
 
 @pytest.mark.parametrize("name", sorted(NETS.built_in))
 def test_every_network_of_the_package_keeps_the_contract(name):
-    assert all_hold(check_net(NETS[name](), short=True))
+    assert all_hold(check_by_name(name, short=True))
 
 
 @dataclass(frozen=True)

@@ -356,7 +356,7 @@ def test_a_phone_shows_it_without_scrolling_sideways(page, file):
 
 
 def test_strange_records_do_not_break_the_page(page, tmp_path):
-    """What anyone's files may hold: no numbers, bytes below zero and lists for objects (left out), short rows, no names."""
+    """What files may hold: no numbers, bytes below zero, lists for objects (all left out), short rows, no names."""
     strange = [
         record("a", accuracy=[[math.nan], [50.0]]),
         record("a", accuracy=[[1.0], [50.0]]),

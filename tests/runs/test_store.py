@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from engram.core import system
 from engram.runs import records, store
 from engram.runs.records import Record, append_record, read_records
 from engram.runs.store import Store
@@ -74,14 +75,14 @@ def test_a_lock_whose_file_was_removed_meanwhile_is_nobodys(tmp_path, monkeypatc
     """Between opening and locking the file the holder releases: the file that was opened is no lock any more."""
     folder = Store(tmp_path)
     lock = folder.lock_run("k")
-    plain = store.fcntl.flock
+    plain = system.fcntl.flock
 
     def released_just_before(file, how):
-        monkeypatch.setattr(store.fcntl, "flock", plain)
+        monkeypatch.setattr(system.fcntl, "flock", plain)
         lock.release()
         plain(file, how)
 
-    monkeypatch.setattr(store.fcntl, "flock", released_just_before)
+    monkeypatch.setattr(system.fcntl, "flock", released_just_before)
     mine = folder.lock_run("k")
     assert folder.lock_run("k") is None
     mine.release()
