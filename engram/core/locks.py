@@ -9,6 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from engram.core import durable
 from engram.core.system import can_remove_open_files, lock_file
 
 ATTEMPTS = 100
@@ -46,7 +47,7 @@ def acquire(path: Path, busy: Callable[[], bool]) -> Lock | None:
         try:
             made |= {folder for folder in path.parents if not folder.exists()}
             path.parent.mkdir(parents=True, exist_ok=True)
-            held = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o666)
+            held = durable.DISK.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0))
         except OSError as error:
             if error.errno == errno.ELOOP and path.is_symlink():  # what it points to is not ours to create or lock
                 error = OSError(errno.ELOOP, "it is a symbolic link; remove it", str(path))

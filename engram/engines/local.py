@@ -41,7 +41,7 @@ HAS_CRASH_PIPE = sys.platform != "win32"
 LOCAL_REPORT_SECONDS = 0.5
 """Seconds between two progress reports of a run."""
 MOST_FAILED_STARTS = 3
-"""How many workers in a row may end before they are ready; then something is wrong that a further one would not mend."""
+"""How many workers in a row may end before they are ready; another one would then not help."""
 
 
 class Worker:

@@ -45,7 +45,6 @@ from engram.runs.spec import Spec
 from engram.runs.store import Store
 from engram.scenarios.scenario import Scenario
 
-
 BIT_VARIABLES = ("MKL_CBWR", "ATEN_CPU_CAPABILITY", "MKL_ENABLE_INSTRUCTIONS", "ONEDNN_MAX_CPU_ISA")
 """Recorded if they are set: they change bits under the same key."""
 

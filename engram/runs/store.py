@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import shutil
+from contextlib import suppress
 from pathlib import Path
 
+from engram.core import durable
 from engram.core.locks import Lock, acquire
 from engram.core.messages import Say, tell
 from engram.core.system import lock_file
@@ -44,19 +46,19 @@ class Store:
         """The records that a file got since it was last read; none of a file that cannot be read, which is said."""
         inode, offset, lines = self._read.get(path, (0, 0, 1))
         try:
-            opened = path.open("rb")
+            handle = durable.DISK.open(path, os.O_RDONLY)
         except OSError as error:
             self._say_once(f"{path} cannot be read: {error.strerror}; skipped")
             return []
-        with opened as file:
-            now = os.fstat(file.fileno())
+        with os.fdopen(handle, "rb") as file:
+            now = os.fstat(handle)
             if (now.st_ino, now.st_size) == (inode, offset):
                 return []
             if now.st_ino != inode or now.st_size < offset:  # another file
                 offset, lines = 0, 1
             locked = True
             try:
-                lock_file(file.fileno(), shared=True)  # nobody is in the middle of a line
+                lock_file(handle, shared=True)  # nobody is in the middle of a line
             except OSError:  # a file system without locks: a line may be half written
                 locked = False
             file.seek(offset)
@@ -67,8 +69,10 @@ class Store:
         return parse_records(text.decode(errors="replace"), path, lines, self.say)
 
     def add(self, record: Record, file: str = RECORDS) -> None:
-        """Records a run; of one that did not fail the checkpoints go."""
-        append_record(self.folder / file, record)
+        """Records a run, unless that was done before (a file could not be read then, and can be now); of one that did
+        not fail the checkpoints go."""
+        if record.status == "failed" or record.key not in self.finished():
+            append_record(self.folder / file, record)
         if record.status != "failed":
             shutil.rmtree(self.checkpoints(record.key), ignore_errors=True)
 
@@ -79,10 +83,11 @@ class Store:
             left = [entry.name for entry in os.scandir(folder) if entry.is_dir(follow_symlinks=False)]
         except OSError:
             return
-        for key in left:
-            if key in self.finished() and (lock := self.lock_run(key)):
-                shutil.rmtree(self.checkpoints(key), ignore_errors=True)
-                lock.release()
+        for key in [key for key in left if key in self.finished()]:
+            with suppress(UnwritableError):  # a folder that is only read
+                if lock := self.lock_run(key):
+                    shutil.rmtree(self.checkpoints(key), ignore_errors=True)
+                    lock.release()
 
     def checkpoints(self, key: str) -> Path:
         """Where the checkpoints of a run are."""

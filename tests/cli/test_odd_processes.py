@@ -13,7 +13,7 @@ COMPARE = f"compare table2 --rows adam --results {RESULTS}"
 
 def engram(arguments: str, shell: str = "", **variables: str) -> subprocess.CompletedProcess[bytes]:
     """The command in a shell, where streams can be closed and limits set."""
-    command = f"{shell} exec {sys.executable} -c "from engram.cli import main; main()" {arguments}"
+    command = f"{shell} exec {sys.executable} -c 'from engram.cli import main; main()' {arguments}"
     told = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), **variables}
     return subprocess.run(["/bin/sh", "-c", command], env=told, capture_output=True, check=False)
 
