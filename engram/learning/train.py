@@ -22,6 +22,7 @@ from engram.learning.hooks import check_class
 from engram.learning.learner import Learner, Training, batches
 from engram.learning.memory import check_memory, memory
 from engram.learning.method import Method
+from engram.learning.precision import check_precision
 from engram.learning.state import StateGuard, kept_state, restore_kept_state
 from engram.nets.net import Net
 from engram.scenarios.task import Batch, Task, Tasks
@@ -135,7 +136,7 @@ def train(
         for number, task in enumerate(curriculum):
             if number < first_task:
                 continue
-            learner.training = training.for_task(number)
+            learner.training = training_of_task(method, training, number)
             learner.steps_before_task, learner.steps_of_run = sum(steps[:number]), sum(steps)
             learner.begin_task(task.index, steps[number])
             skip = first_epoch if number == first_task else 0
@@ -181,7 +182,14 @@ def check_method_here(method: Method, kind: str, evaluation: Evaluation) -> None
 def task_steps(method: Method, training: Training, curriculum: Sequence[Task]) -> list[int]:
     """Optimiser steps of the network in each task."""
     sizes = method.pass_sizes([len(task.train) for task in curriculum])
-    return [training.for_task(number).steps_for(size) for number, size in enumerate(sizes)]
+    return [training_of_task(method, training, number).steps_for(size) for number, size in enumerate(sizes)]
+
+
+def training_of_task(method: Method, training: Training, number: int) -> Training:
+    """How a task is trained, the first being number 0. A method without gradient steps sees every image once."""
+    if method.gradient_steps:
+        return training.for_task(number)
+    return replace(training, epochs=1, steps=0, drop_last=False)
 
 
 def total_steps(method: Method, training: Training, curriculum: Sequence[Task]) -> int:
@@ -245,10 +253,14 @@ def seed_layers(learner: Learner, when: str) -> None:
 
 
 def take_step(learner: Learner, method: Method, batch: Batch) -> Tensor:
-    """One step of training on a batch; its loss."""
+    """One step of training on a batch; its loss, 0 if the network is not trained."""
+    if not method.gradient_steps:
+        method.after_step(learner, batch)
+        return torch.zeros((), device=learner.device)
     learner.apply_schedule()
     augmented = learner.augment(batch)
-    loss = backward(learner, method, augmented)
+    with learner.step_precision():
+        loss = backward(learner, method, augmented)
     method.adjust_gradients(learner, augmented)
     learner.clip_gradients()
     learner.optimizer.step()
@@ -296,6 +308,7 @@ def check_weights(learner: Learner) -> None:
 def new_learner(tasks: Tasks, method: Method, net: Net, training: Training, seed: int, device: torch.device) -> Learner:
     """A learner with a freshly drawn network."""
     check_augmentable(training.augment, tasks)
+    check_precision(training.precision, device)
     with own_global_generators(device):
         seed_global_generators(seed_of(seed, "init"), device)
         asked = net.build(tasks.shape, tasks.outputs)
