@@ -27,6 +27,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "describe": ("describe", "a scenario's tasks, its kind as read off the data, its forgetting floor"),
     "ls": ("ls", "methods, nets, scenarios, datasets, metrics, tables, studies or runs"),
     "data": ("data", "fetch datasets, and say where they are"),
+    "doctor": ("doctor", "check records, checkpoints and datasets for damage, and mend it"),
     "bench": ("bench", "speed and memory on this machine"),
 }
 """Command → module with a function `COMMAND_command`, and what it does."""

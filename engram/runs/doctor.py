@@ -9,13 +9,13 @@ import statistics
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from engram.core.durable import opened, read_whole, write_all
+from engram.core.locks import remove_empty
 from engram.core.registry import METHODS, NETS
 from engram.core.system import lock_file
 from engram.data.images import Images
@@ -49,6 +49,8 @@ class Doctor:
         self.folder = folder
         self.records = self.unknown_keys = self.unfinished = 0
         self.finished: set[str] = set()
+        self.kept: Path | None = None
+        """Where copies are, if there are any."""
 
     def examine(self) -> list[Finding]:
         """All findings: records first, since what they say decides which checkpoints are orphans."""
@@ -133,8 +135,7 @@ class Doctor:
         """Move a file or folder to where copies are kept."""
         target = self.copy_place(path)
         shutil.move(path, target)
-        with suppress(OSError):  # others are in there
-            path.parent.rmdir()
+        remove_empty({path.parent, path.parent.parent} - {self.folder})
 
     def take_out(self, file: Path, numbers: set[int]) -> None:
         """Rewrite a file of records without some of its lines, in place, while everybody else waits for its lock.
@@ -153,17 +154,12 @@ class Doctor:
 
     def copy_place(self, path: Path) -> Path:
         """Where a copy of a file goes."""
-        top = self.copies()
-        target = top / f"{path.relative_to(self.folder)}.kept"
+        if self.kept is None:
+            numbers = (self.folder / f"{KEPT}-{n}" for n in range(1, 10_000))
+            self.kept = next(path for path in numbers if not path.exists())
+        target = self.kept / f"{path.relative_to(self.folder)}.kept"
         target.parent.mkdir(parents=True, exist_ok=True)
         return target
-
-    @cache  # noqa: B019 (as long as the doctor lives: one folder for all that it mends)
-    def copies(self) -> Path:
-        numbers = (self.folder / f"{KEPT}-{n}" for n in range(1, 10_000))
-        place = next(path for path in numbers if not path.exists())
-        place.mkdir()
-        return place
 
     def busy(self) -> list[str]:
         """The keys of runs that a process is at work on."""
