@@ -69,7 +69,7 @@ def doctor_command(arguments: list[str]) -> int:
     if options.json:
         print(json.dumps([{**describe(finding), "mended": finding in mended} for finding in found]))
     else:
-        show(doctor, found, options)
+        print_findings(doctor, found, options)
     return 1 if len(mended) < len(found) else 0
 
 
@@ -77,7 +77,7 @@ def describe(finding: Finding) -> dict[str, str]:
     return {"where": finding.where, "what": finding.what, "remedy": finding.remedy}
 
 
-def show(doctor: Doctor, found: list[Finding], options: DoctorOptions) -> None:
+def print_findings(doctor: Doctor, found: list[Finding], options: DoctorOptions) -> None:
     """A line per finding, then what was looked at."""
     for finding in found:
         text = f"{finding.where}: {finding.what}"

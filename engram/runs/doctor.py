@@ -188,7 +188,7 @@ def recompute_key(record: Record) -> str | None:
     text = json.dumps({**record.spec, "seed": 0})  # in its order: that of the datasets of a queue counts
     if text not in _SPECS:
         try:
-            _SPECS[text] = from_json(json.loads(text), stand_ins(record.spec["scenario"]["images"]))
+            _SPECS[text] = from_json(json.loads(text), stand_in_images(record.spec["scenario"]["images"]))
         except (ValueError, KeyError, TypeError, OSError):
             _SPECS[text] = None
     spec = _SPECS[text]
@@ -199,7 +199,7 @@ _SPECS: dict[str, Spec | None] = {}
 """Specs with seed 0, by their JSON: records that differ by their seeds share one."""
 
 
-def stand_ins(names: dict[str, Any]) -> dict[str, Images]:
+def stand_in_images(names: dict[str, Any]) -> dict[str, Images]:
     """Datasets of so many classes that say they are those of a spec: a key depends on nothing else of them."""
     found = {}
     for value, (name, fingerprint) in enumerate(names.items()):
