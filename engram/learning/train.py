@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
@@ -17,9 +17,10 @@ from torch import Tensor, nn
 from engram.core.streams import own_global_generators, seed_global_generators, seed_of
 from engram.learning import fast
 from engram.learning.augment import check_augmentable
-from engram.learning.evaluate import Evaluation, accuracy, check_needs, check_network, count_correct
+from engram.learning.evaluate import Evaluation, accuracy, check_needs, check_network
 from engram.learning.hooks import check_class
 from engram.learning.learner import Learner, Training, batches
+from engram.learning.measure import LogitMetric, check_metrics, pooled_accuracy, score_tasks
 from engram.learning.memory import check_memory, memory
 from engram.learning.method import Method
 from engram.learning.precision import check_precision
@@ -48,6 +49,9 @@ class Progress:
     """Percent on each seen task: right after a task."""
     samples: NDArray[np.uint8] | None = None
     """Images that the method's generator draws, if it has one: right after a task. (n, h, w) or (n, h, w, 3)"""
+    learner: Learner | None = None
+    """The learner itself, with its network, its weights (`params`) and the gradients of the last step (`p.grad`): to be
+    read, not changed. None if the run is in another process."""
 
 
 @dataclass
@@ -76,6 +80,10 @@ class Outcome:
     """Epochs of the next task that were done when the run was resumed; both are 0 if it never was."""
     network: dict[str, Any] = field(default_factory=dict)
     """`class` and `parameters` of the network that was trained, if the method replaced the one asked for."""
+    extra: dict[str, list[list[Any]]] = field(default_factory=dict)
+    """By metric on logits: entry [i][j] on task j after task i."""
+    kept: dict[str, Any] = field(default_factory=dict)
+    """Tensors that the run leaves beside its record, if asked for."""
 
 
 class DivergedError(ArithmeticError):
@@ -102,6 +110,7 @@ def train(
     resume: Checkpoint | None = None,
     watch: Callable[[Progress], None] = lambda _: None,
     memory_budget: int | None = None,
+    metrics: Mapping[str, LogitMetric] | None = None,
 ) -> Outcome:
     """Trains a fresh network on the tasks and returns what was measured.
 
@@ -111,7 +120,9 @@ def train(
     they were found. With a memory budget, a method that keeps more bytes at a boundary is an error.
     """
     evaluation, device = evaluation or Evaluation(), torch.device(device)
+    metrics = metrics or {}
     check_method_here(method, tasks.kind, evaluation)
+    check_metrics(metrics, method)
     state = StateGuard(method)
     with tasks.guarded(), own_global_generators(device):
         learner = new_learner(tasks, method, net, training, seed, device)
@@ -152,7 +163,7 @@ def train(
                         streams=streams if skip else {},
                         each_epoch=lambda epoch, number=number: checkpoint(number, epoch),  # type: ignore[misc]
                         watch=lambda loss, number=number: watch(  # type: ignore[misc]
-                            Progress(number + 1, len(curriculum), learner.steps, total, loss)
+                            Progress(number + 1, len(curriculum), learner.steps, total, loss, learner=learner)
                         ),
                     )  # fmt: skip
             except DivergedError:
@@ -160,10 +171,13 @@ def train(
                 break
             state.check()
             check_memory(method, learner, memory_budget)
-            counts = [count_correct(learner, past, evaluation, method) for past in tasks[: task.index + 1]]
-            outcome.accuracy.append([100 * right / n for right, n in counts])
-            outcome.pooled_accuracy = 100 * sum(right for right, _ in counts) / sum(n for _, n in counts)
-            where = Progress(number + 1, len(curriculum), learner.steps, total, outcome.losses[-1])
+            scored = score_tasks(
+                learner, tasks, task.index + 1, evaluation, method, metrics, outcome.extra, outcome.kept,
+                last=number == len(curriculum) - 1,
+            )  # fmt: skip
+            outcome.accuracy.append([one.score for one in scored])
+            outcome.pooled_accuracy = pooled_accuracy(scored)
+            where = Progress(number + 1, len(curriculum), learner.steps, total, outcome.losses[-1], learner=learner)
             watch(replace(where, accuracy=outcome.accuracy[-1], samples=samples(learner, method)))
             outcome.memory = memory(method)
             state.at_boundary()

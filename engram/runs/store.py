@@ -14,6 +14,8 @@ from engram.core.system import lock_file
 from engram.runs.records import Record, UnwritableError, append_record, parse_records, record_files
 
 RECORDS = "records.jsonl"
+KEPT = "kept"
+"""Folder of what runs leave beside their records."""
 
 
 class Store:
@@ -69,8 +71,10 @@ class Store:
         return parse_records(text.decode(errors="replace"), path, lines, self.say)
 
     def add(self, record: Record, file: str = RECORDS) -> None:
-        """Records a run, unless that was done before (a file could not be read then, and can be now); of one that did
-        not fail the checkpoints go."""
+        """Records a run, after what it leaves is on the disk, unless that was done before (a file could not be read
+        then, and can be now); of one that did not fail the checkpoints go."""
+        if record.left is not None:
+            record.left.write(self.folder, record.key)
         if record.status == "failed" or record.key not in self.finished():
             append_record(self.folder / file, record)
         if record.status != "failed":
@@ -104,6 +108,20 @@ class Store:
         except OSError as error:
             raise UnwritableError("a lock", path, error) from error
         return RunLock(lock) if lock else None
+
+
+def kept_path(folder: Path, key: str) -> Path:
+    """The file of what a run leaves beside its record."""
+    return folder / KEPT / f"{key}.pt"
+
+
+def write_kept(path: Path, content: bytes) -> None:
+    """Writes a file whole or not at all, and waits until it is on the disk."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        durable.write_whole(path, content)
+    except OSError as error:
+        raise UnwritableError("what the run leaves", path, error) from error
 
 
 class RunLock:
