@@ -25,7 +25,7 @@ from engram.runs.records import Record, record_files, sound_record
 from engram.runs.setting import OWN_CODE
 from engram.runs.spec import Spec, from_json
 
-KEPT = "before-doctor"
+COPIES = "before-doctor"
 """The folder for copies, numbered; their names end in `.kept`, so that nothing reads them as records."""
 CLOSE = 1e-6
 """Points by which a recorded average may differ from the mean of its matrix; both come from the same floats."""
@@ -155,7 +155,7 @@ class Doctor:
     def copy_place(self, path: Path) -> Path:
         """Where a copy of a file goes."""
         if self.kept is None:
-            numbers = (self.folder / f"{KEPT}-{n}" for n in range(1, 10_000))
+            numbers = (self.folder / f"{COPIES}-{n}" for n in range(1, 10_000))
             self.kept = next(path for path in numbers if not path.exists())
         target = self.kept / f"{path.relative_to(self.folder)}.kept"
         target.parent.mkdir(parents=True, exist_ok=True)
