@@ -32,7 +32,7 @@ def share_of_now(learner: Learner) -> float:
     return 1 / (learner.task + 1)
 
 
-def distillation(old: Tensor, new: Tensor, temperature: float, reduction: Reduction) -> Tensor:
+def distillation(old: Tensor, new: Tensor, temperature: float, reduction: Reduction, squared: bool = True) -> Tensor:
     """T² times the cross-entropy between softened outputs (Hinton et al., 2015).
 
     Args:
@@ -40,15 +40,23 @@ def distillation(old: Tensor, new: Tensor, temperature: float, reduction: Reduct
         new: Logits of the network as it is, (batch, K) with K ≥ k: outputs that are new count as 0 in the old.
         temperature: What logits are divided by.
         reduction: Over outputs: `sum`, or `mean`, which divides by K. Over the batch it is the mean.
+        squared: Whether it is multiplied by T².
     """
     p = torch.softmax(old / temperature, 1)
     logs = torch.log_softmax(new / temperature, 1)
-    entropy = -(temperature**2) * (p * logs[:, : p.shape[1]]).sum() / len(new)
+    factor = temperature**2 if squared else 1.0
+    entropy = -factor * (p * logs[:, : p.shape[1]]).sum() / len(new)
     return entropy / new.shape[1] if reduction == "mean" else entropy
 
 
 def distilled(
-    learner: Learner, old: Tensor, new: Tensor, temperature: float, reduction: Reduction, parts: bool = False
+    learner: Learner,
+    old: Tensor,
+    new: Tensor,
+    temperature: float,
+    reduction: Reduction,
+    parts: bool = False,
+    squared: bool = True,
 ) -> Tensor:
     """Distillation of all outputs of the past, from logits over all outputs.
 
@@ -58,12 +66,12 @@ def distilled(
     tasks, now = learner.tasks, learner.task
     if tasks.kind != "task":
         before, after = tasks.active(now - 1, now - 1), tasks.active(now, now)
-        return distillation(old[:, before], new[:, after], temperature, reduction)
+        return distillation(old[:, before], new[:, after], temperature, reduction, squared)
     rows = len(new) // now if parts else 0
     total = new.new_zeros(())
     for task, head in enumerate(tasks.heads[:now]):
         part = slice(rows * task, rows * (task + 1)) if parts else slice(None)
-        total = total + distillation(old[part, head], new[part, head], temperature, reduction)
+        total = total + distillation(old[part, head], new[part, head], temperature, reduction, squared)
     return total / now
 
 

@@ -35,6 +35,7 @@ METHODS = {
     "lwf": lambda: eg.LwF(),
     "lwf sum": lambda: eg.LwF(reduction="sum", weighting="count"),
     "dgr": lambda: eg.DGR(),
+    "dgr 2022": lambda: eg.DGR(generator_turn="interleaved", heads_share=True, log_variance_bias=False),
     "rtf": lambda: eg.RtF(),
     "generative-classifier": lambda: eg.GenerativeClassifier(units=6, latent=2, draws=3),
     "lwf+si": lambda: combine([eg.LwF(), eg.SI(coef=1.0)]),

@@ -57,6 +57,7 @@ def test_forgets_much_less_than_plain_training(name, plain):
 REPLAYS = {
     "lwf": eg.LwF,
     "dgr": eg.DGR,
+    "dgr interleaved": lambda: eg.DGR(generator_turn="interleaved", log_variance_bias=False),
     "rtf": eg.RtF,
     "rtf sum": lambda: eg.RtF(reduction="sum"),
     "generative-classifier": lambda: eg.GenerativeClassifier(units=30),
