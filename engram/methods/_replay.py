@@ -76,11 +76,8 @@ def distilled(
 
 
 @dataclass
-class GenerativeReplay(Method):
-    """Next to each batch of the current task, as many images from a generator of the past.
-
-    In task learning every past task gets an equal part of them, whatever they show: the generator knows no tasks.
-    """
+class DrawnReplay(Method):
+    """Replays drawn images: knows how shades become network input, now and in each past task."""
 
     kept: ClassVar[tuple[str, ...]] = ("generator", "scales")
     working: ClassVar[tuple[str, ...]] = ("teacher",)
@@ -104,24 +101,9 @@ class GenerativeReplay(Method):
     def end_task(self, learner: Learner, task: Task) -> None:
         self.scales.append((self._scaling.scale.tolist(), self._scaling.shift.tolist()))
 
-    @abstractmethod
-    def draw(self, n: int, rng: torch.Generator) -> Tensor:
-        """Images from the generator as the last task left it: (n, pixels) in [0, 1]."""
-
     def shades(self, x: Tensor) -> Tensor:
         """The task's network input as shades in [0, 1]."""
         return x if self._plain else self._scaling.to_intensities(x)
-
-    def replay(self, learner: Learner, n: int) -> tuple[Tensor, Batch]:
-        """Drawn images as shades, and as a batch of the past tasks without labels; n of them, or a few more."""
-        past, device = learner.task, learner.device
-        if learner.tasks.kind == "task":
-            t = torch.arange(past, device=device).repeat_interleave(math.ceil(n / past))
-            tasks = tuple(range(past))
-        else:
-            t, tasks = torch.full((n,), past - 1, device=device), (past - 1,)
-        shades = self.draw(len(t), self._noise)
-        return shades, Batch(self.inputs(shades, t, tasks), torch.zeros_like(t), t, tasks)
 
     def inputs(self, shades: Tensor, t: Tensor, tasks: tuple[int, ...]) -> Tensor:
         """Shades as the network input of the past task that each is drawn for."""
@@ -133,6 +115,29 @@ class GenerativeReplay(Method):
             here = t == task
             x[here] = self._past[task].from_intensities(shades[here])
         return x
+
+
+@dataclass
+class GenerativeReplay(DrawnReplay):
+    """Next to each batch of the current task, as many images from a generator of the past.
+
+    In task learning every past task gets an equal part of them, whatever they show: the generator knows no tasks.
+    """
+
+    @abstractmethod
+    def draw(self, n: int, rng: torch.Generator) -> Tensor:
+        """Images from the generator as the last task left it: (n, pixels) in [0, 1]."""
+
+    def replay(self, learner: Learner, n: int) -> tuple[Tensor, Batch]:
+        """Drawn images as shades, and as a batch of the past tasks without labels; n of them, or a few more."""
+        past, device = learner.task, learner.device
+        if learner.tasks.kind == "task":
+            t = torch.arange(past, device=device).repeat_interleave(math.ceil(n / past))
+            tasks = tuple(range(past))
+        else:
+            t, tasks = torch.full((n,), past - 1, device=device), (past - 1,)
+        shades = self.draw(len(t), self._noise)
+        return shades, Batch(self.inputs(shades, t, tasks), torch.zeros_like(t), t, tasks)
 
     def samples(self, learner: Learner, n: int) -> Tensor:
         return self.draw(n, learner.rng("samples"))

@@ -34,7 +34,7 @@ class LwF(Method):
     learning (that code today)."""
 
     squared: bool = True
-    """Multiply the distillation by T², so that its gradient does not shrink with T; no: van de Ven's code since 2019."""
+    """Multiply the distillation by T², so that its gradient does not shrink with T; van de Ven et al. (2022): no."""
 
     working = ("teacher",)
     needs = frozenset({"boundaries"})

@@ -256,8 +256,8 @@ def dgr2022() -> eg.DGR:
 
 
 def test_both_networks_learn_in_every_step_from_the_same_images():
-    """Two tasks of two steps, written out: labels are the old network's arg-max, and the generator is trained on the very
-    images that the network was, with its own Adam."""
+    """Two tasks of two steps, written out: labels are the old network's arg-max, and the generator is trained on the
+    very images that the network was, with its own Adam."""
     training = eg.Training(steps=2, batch=16, lr=0.01)
     run = Run(scenario("class-known", classes=4).tasks(0), dgr2022, training, NET)
     method = dgr2022()
