@@ -14,9 +14,10 @@ import torch
 from engram.cli import WrongCallError
 from engram.cli.options import Flag, flags_of, given
 from engram.core.messages import unknown
-from engram.core.registry import METHODS, NETS
+from engram.core.registry import METHODS, METRICS, NETS
 from engram.learning.budget import fit_budget
 from engram.learning.evaluate import check_needs
+from engram.learning.measure import check_metrics
 from engram.learning.method import Method
 from engram.learning.train import new_learner
 from engram.nets._start import Start
@@ -70,6 +71,7 @@ def try_spec(spec: Spec) -> None:
     anything runs."""
     tasks, method = spec.scenario.tasks(spec.seed), copy.deepcopy(spec.method)
     check_needs(method, tasks.kind, spec.evaluation)
+    check_metrics({METRICS.name_of(metric): metric for metric in spec.metrics}, method)
     try:
         learner = new_learner(tasks, method, spec.network, spec.training, spec.seed, torch.device("cpu"))
         for member in method.members():
@@ -156,7 +158,14 @@ def spec_from(setting: Setting, options: Any) -> Spec:
         threads=positive("threads", options.threads),
         device=options.device if on_nodes else resolve_device(options.device),
         start=Start(str(getattr(options, "weights", None) or ""), getattr(options, "freeze", "none")),
+        metrics=measured_metrics(getattr(options, "metric", ())),
     )
+
+
+def measured_metrics(names: Sequence[str]) -> tuple[Any, ...]:
+    """Of these metrics the ones that a run has to measure; the others are read from its record."""
+    found = [METRICS.find(name)() for name in dict.fromkeys(names)]
+    return tuple(metric for metric in found if metric.is_measured)
 
 
 def positive(name: str, value: int) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
@@ -17,11 +17,13 @@ from torch import Tensor, nn
 from engram.core.streams import own_global_generators, seed_global_generators, seed_of
 from engram.learning import fast
 from engram.learning.augment import check_augmentable
-from engram.learning.evaluate import Evaluation, accuracy, check_needs, check_network, count_correct
+from engram.learning.evaluate import Evaluation, accuracy, check_needs, check_network
 from engram.learning.hooks import check_class
 from engram.learning.learner import Learner, Training, batches
+from engram.learning.measure import LogitMetric, check_metrics, pooled_accuracy, score_tasks
 from engram.learning.memory import check_memory, memory
 from engram.learning.method import Method
+from engram.learning.precision import check_precision
 from engram.learning.state import StateGuard, kept_state, restore_kept_state
 from engram.nets.net import Net
 from engram.scenarios.task import Batch, Task, Tasks
@@ -47,6 +49,9 @@ class Progress:
     """Percent on each seen task: right after a task."""
     samples: NDArray[np.uint8] | None = None
     """Images that the method's generator draws, if it has one: right after a task. (n, h, w) or (n, h, w, 3)"""
+    learner: Learner | None = None
+    """The learner itself, with its network, its weights (`params`) and the gradients of the last step (`p.grad`): to be
+    read, not changed. None if the run is in another process."""
 
 
 @dataclass
@@ -75,6 +80,10 @@ class Outcome:
     """Epochs of the next task that were done when the run was resumed; both are 0 if it never was."""
     network: dict[str, Any] = field(default_factory=dict)
     """`class` and `parameters` of the network that was trained, if the method replaced the one asked for."""
+    extra: dict[str, list[list[Any]]] = field(default_factory=dict)
+    """By metric on logits: entry [i][j] on task j after task i."""
+    kept: dict[str, Any] = field(default_factory=dict)
+    """Tensors that the run leaves beside its record, if asked for."""
 
 
 class DivergedError(ArithmeticError):
@@ -101,6 +110,7 @@ def train(
     resume: Checkpoint | None = None,
     watch: Callable[[Progress], None] = lambda _: None,
     memory_budget: int | None = None,
+    metrics: Mapping[str, LogitMetric] | None = None,
 ) -> Outcome:
     """Trains a fresh network on the tasks and returns what was measured.
 
@@ -110,7 +120,9 @@ def train(
     they were found. With a memory budget, a method that keeps more bytes at a boundary is an error.
     """
     evaluation, device = evaluation or Evaluation(), torch.device(device)
+    metrics = metrics or {}
     check_method_here(method, tasks.kind, evaluation)
+    check_metrics(metrics, method)
     state = StateGuard(method)
     with tasks.guarded(), own_global_generators(device):
         learner = new_learner(tasks, method, net, training, seed, device)
@@ -135,7 +147,7 @@ def train(
         for number, task in enumerate(curriculum):
             if number < first_task:
                 continue
-            learner.training = training.for_task(number)
+            learner.training = training_of_task(method, training, number)
             learner.steps_before_task, learner.steps_of_run = sum(steps[:number]), sum(steps)
             learner.begin_task(task.index, steps[number])
             skip = first_epoch if number == first_task else 0
@@ -151,7 +163,7 @@ def train(
                         streams=streams if skip else {},
                         each_epoch=lambda epoch, number=number: checkpoint(number, epoch),  # type: ignore[misc]
                         watch=lambda loss, number=number: watch(  # type: ignore[misc]
-                            Progress(number + 1, len(curriculum), learner.steps, total, loss)
+                            Progress(number + 1, len(curriculum), learner.steps, total, loss, learner=learner)
                         ),
                     )  # fmt: skip
             except DivergedError:
@@ -159,10 +171,13 @@ def train(
                 break
             state.check()
             check_memory(method, learner, memory_budget)
-            counts = [count_correct(learner, past, evaluation, method) for past in tasks[: task.index + 1]]
-            outcome.accuracy.append([100 * right / n for right, n in counts])
-            outcome.pooled_accuracy = 100 * sum(right for right, _ in counts) / sum(n for _, n in counts)
-            where = Progress(number + 1, len(curriculum), learner.steps, total, outcome.losses[-1])
+            scored = score_tasks(
+                learner, tasks, task.index + 1, evaluation, method, metrics, outcome.extra, outcome.kept,
+                last=number == len(curriculum) - 1,
+            )  # fmt: skip
+            outcome.accuracy.append([one.score for one in scored])
+            outcome.pooled_accuracy = pooled_accuracy(scored)
+            where = Progress(number + 1, len(curriculum), learner.steps, total, outcome.losses[-1], learner=learner)
             watch(replace(where, accuracy=outcome.accuracy[-1], samples=samples(learner, method)))
             outcome.memory = memory(method)
             state.at_boundary()
@@ -181,7 +196,14 @@ def check_method_here(method: Method, kind: str, evaluation: Evaluation) -> None
 def task_steps(method: Method, training: Training, curriculum: Sequence[Task]) -> list[int]:
     """Optimiser steps of the network in each task."""
     sizes = method.pass_sizes([len(task.train) for task in curriculum])
-    return [training.for_task(number).steps_for(size) for number, size in enumerate(sizes)]
+    return [training_of_task(method, training, number).steps_for(size) for number, size in enumerate(sizes)]
+
+
+def training_of_task(method: Method, training: Training, number: int) -> Training:
+    """How a task is trained, the first being number 0. A method without gradient steps sees every image once."""
+    if method.gradient_steps:
+        return training.for_task(number)
+    return replace(training, epochs=1, steps=0, drop_last=False)
 
 
 def total_steps(method: Method, training: Training, curriculum: Sequence[Task]) -> int:
@@ -245,10 +267,14 @@ def seed_layers(learner: Learner, when: str) -> None:
 
 
 def take_step(learner: Learner, method: Method, batch: Batch) -> Tensor:
-    """One step of training on a batch; its loss."""
+    """One step of training on a batch; its loss, 0 if the network is not trained."""
+    if not method.gradient_steps:
+        method.after_step(learner, batch)
+        return torch.zeros((), device=learner.device)
     learner.apply_schedule()
     augmented = learner.augment(batch)
-    loss = backward(learner, method, augmented)
+    with learner.step_precision():
+        loss = backward(learner, method, augmented)
     method.adjust_gradients(learner, augmented)
     learner.clip_gradients()
     learner.optimizer.step()
@@ -296,6 +322,7 @@ def check_weights(learner: Learner) -> None:
 def new_learner(tasks: Tasks, method: Method, net: Net, training: Training, seed: int, device: torch.device) -> Learner:
     """A learner with a freshly drawn network."""
     check_augmentable(training.augment, tasks)
+    check_precision(training.precision, device)
     with own_global_generators(device):
         seed_global_generators(seed_of(seed, "init"), device)
         asked = net.build(tasks.shape, tasks.outputs)
