@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from engram.methods.generative_classifier import GenerativeClassifier as GenerativeClassifier
     from engram.methods.gss import GSS as GSS
     from engram.methods.hal import HAL as HAL
+    from engram.methods.hat import HAT as HAT
     from engram.methods.icarl import ICaRL as ICaRL
     from engram.methods.l2 import L2 as L2
     from engram.methods.lwf import LwF as LwF
