@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from engram.methods.a_gem import AGEM as AGEM
     from engram.methods.adagrad import Adagrad as Adagrad
     from engram.methods.adam import Adam as Adam
+    from engram.methods.bi_r import BIR as BIR
     from engram.methods.der import DER as DER
     from engram.methods.der_pp import DERpp as DERpp
     from engram.methods.dgr import DGR as DGR
