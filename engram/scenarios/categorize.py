@@ -36,7 +36,7 @@ NETWORK_IMAGES."""
 DRIFT_IMAGES = 500
 """Images per task for the drift along the stream."""
 
-ROWS: dict[TableKind, tuple[str, str]] = {
+TABLE_ROWS: dict[TableKind, tuple[str, str]] = {
     "iid": ("non-incremental", ""),
     "domain": ("incremental domain", "S"),
     "class": ("incremental class", "S"),
@@ -152,7 +152,7 @@ class Category:
         The marks are measured. They differ from the published ones if the table does not list such a sequence: the
         same images with new labels are a class sequence without a mark at P(X).
         """
-        name, remark = ROWS[self.kind]
+        name, remark = TABLE_ROWS[self.kind]
         return {
             "learning scenario": name,
             "P(X₁) ≠ P(X₂)": "✓" if self.x_differs else "",

@@ -92,7 +92,9 @@ def train_network(x: Tensor, half: int) -> nn.Module:
     full = len(x) // STEP_IMAGES * STEP_IMAGES  # batch norm takes no batch of one image
     batches = (rows for _ in range(TRAINING_STEPS) for rows in torch.randperm(len(x))[:full].view(-1, STEP_IMAGES))
     for step, rows in enumerate(islice(batches, TRAINING_STEPS), start=1):
-        optimizer.param_groups[0]["lr"] = PEAK_RATE * min(4 * step / TRAINING_STEPS, (1 + TRAINING_STEPS - step) / TRAINING_STEPS)
+        optimizer.param_groups[0]["lr"] = PEAK_RATE * min(
+            4 * step / TRAINING_STEPS, (1 + TRAINING_STEPS - step) / TRAINING_STEPS
+        )
         loss = functional.binary_cross_entropy_with_logits(net(x[rows]).squeeze(1), y[rows])
         optimizer.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]
