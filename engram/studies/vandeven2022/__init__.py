@@ -1,1 +1,0 @@
-"""van de Ven, Tuytelaars & Tolias (2022): numbers, settings, notes, claims."""
