@@ -1,7 +1,8 @@
 """A bare loop of plain training with any network, with augmentation on tensors. A yardstick for speed.
 
-It does the work of a step of `engram run split-cifar10/class adam --net resnet18 --augment crop4 flip`, as one writes it
-down for one purpose: shuffled batches from one tensor, crop and flip, cross-entropy over the active outputs, fused Adam.
+It does the work of a step of `engram run split-cifar10/class adam --net resnet18 --augment crop4 flip`, as one writes
+it down for one purpose: shuffled batches from one tensor, crop and flip, cross-entropy over the active outputs, fused
+Adam.
 """
 
 from __future__ import annotations
