@@ -19,6 +19,13 @@ METHODS = {
     "rehearsal-c": lambda: eg.RehearsalC(capacity=100),
     "gem": lambda: eg.GEM(capacity=100, memory_batch=24),
     "gem-textbook": lambda: eg.GEMTextbook(capacity=100, memory_batch=24),
+    "er": lambda: eg.ER(capacity=100),
+    "gss": lambda: eg.GSS(capacity=100, comparisons=10),
+    "hal": lambda: eg.HAL(capacity=100, anchors=24),
+    "mer": lambda: eg.MER(capacity=100),
+    "fdr": lambda: eg.FDR(capacity=100),
+    "a-gem": lambda: eg.AGEM(capacity=100),
+    "a-gem reservoir": lambda: eg.AGEM(capacity=100, memory="reservoir"),
     "rehearsal+online-ewc": lambda: combine([eg.Rehearsal(capacity=100), eg.OnlineEWC(coef=20.0, label="exact")]),
 }
 
@@ -57,8 +64,11 @@ def test_forgets_much_less_than_plain_training(name, plain):
 REPLAYS = {
     "lwf": eg.LwF,
     "dgr": eg.DGR,
+    "dgr interleaved": lambda: eg.DGR(generator_turn="interleaved", log_variance_bias=False),
     "rtf": eg.RtF,
     "rtf sum": lambda: eg.RtF(reduction="sum"),
+    "bi-r": eg.BIR,
+    "bi-r hard": lambda: eg.BIR(prior="normal", gate_share=0.0, targets="hard"),
     "generative-classifier": lambda: eg.GenerativeClassifier(units=30),
     "lwf+si": lambda: combine([eg.LwF(), eg.SI(coef=0.1)]),
     "rehearsal+lwf": lambda: combine([eg.Rehearsal(capacity=60), eg.LwF()]),
