@@ -16,7 +16,7 @@ from engram.scenarios.kinds import ScenarioError
 from engram.scenarios.scenario import check_choice, count_training_images
 from engram.scenarios.split import Split
 
-RepeatOrder = Literal["fixed", "shuffled", "cyclic"]
+RepeatOrder = Literal["fixed", "shuffled", "numpy", "cyclic"]
 MOST_DRAWS = 10_000
 """Empty draws in a row after which the probabilities are taken for a mistake."""
 
@@ -33,7 +33,7 @@ class Repeat(Split):
     name = "repeating-split"
 
     order: RepeatOrder = "fixed"  # type: ignore[assignment]
-    """fixed or shuffled: the order in which classes first come, and they come back at random; cyclic: the tasks of the
+    """fixed, shuffled or numpy: the order in which classes first come, as in a split; they come back at random. cyclic: the tasks of the
     split in turn, again and again."""
     length: int = 0
     """Number of tasks; 0: twice as many as the split has."""
