@@ -33,8 +33,8 @@ class Repeat(Split):
     name = "repeating-split"
 
     order: RepeatOrder = "fixed"  # type: ignore[assignment]
-    """fixed, shuffled or numpy: the order in which classes first come, as in a split; they come back at random. cyclic: the tasks of the
-    split in turn, again and again."""
+    """fixed, shuffled or numpy: the order in which classes first come, as in a split, and they come back at random;
+    cyclic: the tasks of the split in turn, again and again."""
     length: int = 0
     """Number of tasks; 0: twice as many as the split has."""
     probabilities: tuple[float, ...] = (0.2,)
