@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, replace
 from typing import ClassVar, Self
 
@@ -48,7 +47,7 @@ class KeepsImages(Method):
         return self.capacity * image_bytes(pixels, self.store, output_layer_of(net)[1] if self.keeps_logits else 0)
 
     def fit_budget(self, budget: int, tasks: Tasks) -> Self:
-        image = image_bytes(math.prod(tasks.shape), self.store, tasks.outputs if self.keeps_logits else 0)
+        image = image_bytes(tasks.stored_values, self.store, tasks.outputs if self.keeps_logits else 0)
         if budget < image:
             raise ValueError(f"memory_budget {budget:,} leaves room for no image, which takes {image:,} bytes")
         return replace(self, capacity=budget // image)

@@ -12,3 +12,4 @@ class Adam(Method):
     title = "Adam"
     family = "plain"
     look = ("black", "o", "--")
+    targets = ("classes", "values", "labels")

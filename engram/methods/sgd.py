@@ -12,5 +12,6 @@ class SGD(Method):
     title = "SGD"
     family = "plain"
     look = ("grey", "s", "--")
+    targets = ("classes", "values", "labels")
 
     optimizer = "sgd"
