@@ -14,6 +14,7 @@ import numpy as np
 from torch import Tensor
 
 from engram.core.code import hash_code
+from engram.core.functions import hash_function
 from engram.core.messages import unknown
 from engram.core.registry import METHODS, METRICS, NETS, SCENARIOS
 from engram.data.catalog import images
@@ -31,7 +32,6 @@ from engram.runs.setting import OWN_CODE, Setting, metric_json, setting_of_recor
 from engram.scenarios.create import load_images
 from engram.scenarios.names import ScenarioName, datasets_of, parse_name
 from engram.scenarios.scenario import Scenario, freeze
-from engram.scenarios.transform import hash_function
 
 PROTOCOL = 1
 """Raised by hand when the same spec gives other results than before."""

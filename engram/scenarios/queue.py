@@ -140,7 +140,7 @@ class Queue(Scenario):
                 rows = part.rows_of_classes(labels) if targets == "classes" else part.rows
                 y = part.y[rows] - labels.start + first if targets == "classes" else part.y[rows]
                 data.append(view_rows(part, rows, self.widen(y), i, scaling, what))
-            tasks.append(Task(i, data[0], data[1], self.images[which].classes[labels], targets))
+            tasks.append(Task(i, data[0], data[1], self.images[which].classes[labels], targets=targets))
             heads.append(slice(first, first + labels.stop - labels.start))
             outputs = max(outputs, heads[-1].stop)
         side = self.size + 2 * self.pad

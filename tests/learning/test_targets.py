@@ -204,8 +204,8 @@ def test_other_scenarios_and_kinds_refuse_values():
 
 def test_methods_for_classes_alone_refuse_values_in_words():
     tasks = mixed().tasks(0)
-    fit = {"adam", "sgd", "adagrad", "l2", "ewc", "online-ewc", "si", "mas", "rehearsal", "rehearsal-c", "er", "a-gem", "gem", "gem-textbook",
-           "offline"}  # fmt: skip
+    fit = {"adam", "sgd", "adagrad", "l2", "ewc", "online-ewc", "si", "mas", "rehearsal", "rehearsal-c", "er", "a-gem",
+           "gem", "gem-textbook", "offline"}  # fmt: skip
     for name in METHODS:
         if name in fit:
             check_targets(METHODS[name](), tasks)
