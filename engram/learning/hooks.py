@@ -13,7 +13,7 @@ DECLARATIONS = (
     "kept",
     "working",
     "needs",
-    "targets",
+    "target_kinds",
     "optimizer",
     "networks",
     "gradient_stage",
@@ -74,7 +74,7 @@ def check_declarations(cls: type) -> None:
                 f"{cls.__name__}.{f.name} has an annotation and would become a hyper-parameter with a flag; "
                 f"write it without: {f.name} = {f.default!r}"
             )
-    for name in ("kept", "working", "needs", "targets"):
+    for name in ("kept", "working", "needs", "target_kinds"):
         if isinstance(value := getattr(cls, name), str):
             raise TypeError(f"{cls.__name__}.{name} is a text; write a tuple: {name} = ({value!r},)")
     for need in getattr(cls, "needs", ()):

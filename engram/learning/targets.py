@@ -76,11 +76,11 @@ def check_targets(method: Method, tasks: Tasks) -> None:
     """Refuses a method that has no answer for the targets of a task."""
     for member in method.members():
         for task in tasks:
-            if task.targets not in member.targets:
+            if task.targets not in member.target_kinds:
                 raise ValueError(
-                    f"{type(member).__name__} is for {join_words(member.targets)}, and task {task.index + 1} has "
+                    f"{type(member).__name__} is for {join_words(member.target_kinds)}, and task {task.index + 1} has "
                     f"{task.targets} as targets; choose a method for them, such as adam, l2, ewc, si, rehearsal or er "
-                    f'(a method of your own says so: targets = ("classes", "{task.targets}"))'
+                    f'(a method of your own says so: target_kinds = ("classes", "{task.targets}"))'
                 )
 
 

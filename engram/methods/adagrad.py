@@ -15,6 +15,6 @@ class Adagrad(Method):
     title = "Adagrad"
     family = "plain"
     look = ("orange", "D", "--")
-    targets = ("classes", "values", "labels")
+    target_kinds = ("classes", "values", "labels")
 
     optimizer = "adagrad"

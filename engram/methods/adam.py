@@ -12,4 +12,4 @@ class Adam(Method):
     title = "Adam"
     family = "plain"
     look = ("black", "o", "--")
-    targets = ("classes", "values", "labels")
+    target_kinds = ("classes", "values", "labels")

@@ -16,7 +16,7 @@ class Offline(Method):
     title = "Offline"
     family = "offline"
     look = ("black", "*", ":")
-    targets = ("classes", "values", "labels")
+    target_kinds = ("classes", "values", "labels")
 
     needs = frozenset({"past data"})
     checkpoints = "epoch"

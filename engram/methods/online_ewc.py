@@ -21,7 +21,7 @@ class OnlineEWC(FisherPenalty):
     title = "Online EWC"
     family = "penalty"
     look = ("blue", "o", "-")
-    targets = ("classes", "values", "labels")
+    target_kinds = ("classes", "values", "labels")
     equal_memory = True
 
     coef: Annotated[float, Log(1e-2, 1e4)] = 100.0

@@ -25,7 +25,7 @@ class Rehearsal(Method):
     title = "Naive rehearsal"
     family = "rehearsal"
     look = ("green", "o", "-")
-    targets = ("classes", "values", "labels")
+    target_kinds = ("classes", "values", "labels")
     equal_memory = True
 
     capacity: int = 1100

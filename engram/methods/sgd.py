@@ -12,6 +12,6 @@ class SGD(Method):
     title = "SGD"
     family = "plain"
     look = ("grey", "s", "--")
-    targets = ("classes", "values", "labels")
+    target_kinds = ("classes", "values", "labels")
 
     optimizer = "sgd"

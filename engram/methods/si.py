@@ -23,7 +23,7 @@ class SI(QuadraticPenalty):
     title = "SI"
     family = "penalty"
     look = ("red", "s", "-")
-    targets = ("classes", "values", "labels")
+    target_kinds = ("classes", "values", "labels")
     equal_memory = True
 
     coef: Annotated[float, Log(1e-2, 1e4)] = 300.0
