@@ -72,15 +72,15 @@ def check_memory(method: Method, learner: Learner, budget: int | None = None) ->
         declared = member.kept_bytes_after(learner.net, learner.tasks.stored_values, len(learner.tasks))
         if measured > declared:
             raise MemoryBudgetError(
-                f"{type(member).__name__} keeps {measured:,} bytes after task {learner.task + 1} ({sizes_in_words(parts)}) "
+                f"{type(member).__name__} keeps {measured:,} bytes after task {learner.task + 1} ({in_bytes(parts)}) "
                 f"and declares {declared:,}; correct kept_bytes, or keep less"
             )
     if budget is not None and total > budget:
         raise MemoryBudgetError(
-            f"the method keeps {total:,} bytes after task {learner.task + 1} ({sizes_in_words(memory(method)['kept'])}), "
+            f"the method keeps {total:,} bytes after task {learner.task + 1} ({in_bytes(memory(method)['kept'])}), "
             f"more than memory_budget {budget:,}"
         )
 
 
-def sizes_in_words(parts: dict[str, int]) -> str:
+def in_bytes(parts: dict[str, int]) -> str:
     return ", ".join(f"{name} {size:,}" for name, size in parts.items())
