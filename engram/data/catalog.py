@@ -139,6 +139,8 @@ def read_folder(folder: Path) -> TaskArrays:
         arrays = read_npz(path)
         if isinstance(arrays, TaskArrays):
             raise DataError(f"{path} has several tasks; in a folder, each file is one task")
+        if arrays.targets != "classes":
+            raise DataError(f"{path} has {arrays.targets}, and a sequence takes classes")
         if arrays.classes and classes and list(arrays.classes) != list(classes):
             raise DataError(f"{path} names other classes than the files before it")
         tasks.append(list(arrays[:4]))
@@ -170,6 +172,7 @@ def _build(
         if isinstance(arrays, TaskArrays):
             return join_tasks(arrays.tasks, arrays.classes or classes, name)
         dataset = Images if looks_like_images(arrays.x_train) else Arrays
-        return dataset(*arrays[:4], classes=arrays.classes or classes, name=name, note=note)
+        names = arrays.classes or classes
+        return dataset(*arrays[:4], classes=names, name=name, note=note, targets=arrays.targets)  # type: ignore[arg-type]
     except DataError as error:
         raise DataError(f"{origin}: {error}") from error

@@ -35,6 +35,7 @@ class LabelledArrays(NamedTuple):
     x_test: NDArray[Any]
     y_test: NDArray[Any]
     classes: Sequence[str] | None = None
+    targets: str = "classes"
 
 
 class TaskArrays(NamedTuple):
@@ -160,7 +161,7 @@ def read_json_labels(source: PathOrBytes) -> NDArray[np.int64]:
 
 def read_npz(source: PathOrBytes) -> LabelledArrays | TaskArrays:
     """A prepared dataset: x_train, y_train, x_test, y_test, or these four of each task: x_train_0, …, x_train_1, …;
-    optionally `classes`, the class names."""
+    optionally `classes`, the class names, and (without tasks) `targets`, which says if y are values or labels."""
     with _open(source, "a prepared dataset (.npz)") as file:
         with zipfile.ZipFile(file) as archive:
             unpacked = sum(member.file_size for member in archive.infolist())
@@ -175,7 +176,8 @@ def read_npz(source: PathOrBytes) -> LabelledArrays | TaskArrays:
             if missing := [name for name in parts if name not in arrays]:
                 raise ValueError(f"it has no {', '.join(missing)}")
             x_train, y_train, x_test, y_test = (arrays[name] for name in parts)
-            return LabelledArrays(x_train, y_train, x_test, y_test, classes)
+            targets = str(arrays["targets"]) if "targets" in arrays else "classes"
+            return LabelledArrays(x_train, y_train, x_test, y_test, classes, targets)
 
 
 def numbered_tasks(names: Sequence[str]) -> list[int]:

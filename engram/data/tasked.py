@@ -10,7 +10,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from engram.data.arrays import Arrays, looks_like_images
 from engram.data.errors import DataError
-from engram.data.images import Images, to_array
+from engram.data.images import Images
+from engram.data.targets import read_array
 
 PARTS = ("x_train", "y_train", "x_test", "y_test")
 
@@ -84,10 +85,12 @@ def join_tasks(
 def _arrays_of_task(number: int, task: Sequence[ArrayLike] | Images) -> list[NDArray[Any]]:
     """The four arrays of a task; what is wrong with one of them is said with the task's number."""
     if isinstance(task, Images):
+        if task.targets != "classes":
+            raise DataError(f"task {number} has {task.targets}, and a sequence takes classes")
         return [getattr(task, part) for part in PARTS]
     if isinstance(task, str | bytes | np.ndarray) or not isinstance(task, Sequence) or len(task) != 4:
         raise DataError(f"task {number} is not (x_train, y_train, x_test, y_test)")
-    arrays = [to_array(f"{part} of task {number}", array) for part, array in zip(PARTS, task, strict=True)]
+    arrays = [read_array(f"{part} of task {number}", array) for part, array in zip(PARTS, task, strict=True)]
     for part, x, y in (("train", arrays[0], arrays[1]), ("test", arrays[2], arrays[3])):
         if x.ndim < 2 or x.size == 0:
             raise DataError(f"x_{part} of task {number} has shape {x.shape}: expected (n, …) with one row or more")

@@ -21,6 +21,9 @@ def categorize_tasks(tasks: Tasks) -> Category:
         rows = torch.randperm(len(task.train), generator=stream(0, "category", task.index))[: NETWORK_IMAGES // share]
         pixels = task.train.batch(rows.to(task.train.device)).x
         labels = torch.cat([leaf.y for leaf in task.train.leaves()])
+        if labels.ndim == 2:  # values and labels have a head of their own, so its number stands for them
+            head = tasks.heads[task.index].start
+            labels = labels[:, 0].long() if task.targets == "classes" else torch.full_like(labels[:, 0].long(), head)
         samples.append(Sample(pixels.double().cpu().numpy(), labels.cpu().numpy()))
     shape = tasks.shape if len(tasks.shape) == 3 else ()
     return categorize_samples(samples, "multi" if tasks.kind == "task" else "single", shape, MAX_IMAGES // share)

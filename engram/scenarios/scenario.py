@@ -46,6 +46,8 @@ class Scenario(ABC):
     """The recipe's name in specs and keys. Equal to `name`, unless version 0.1 spelled it differently."""
     several_datasets: ClassVar[bool] = False
     """Whether the recipe takes several datasets, as in `queue-mnist+svhn/domain`."""
+    any_targets: ClassVar[bool] = False
+    """Whether the recipe takes datasets with values or labels, too."""
 
     images: tuple[Images, ...] = field(default=())
     kind: Kind = "class"
@@ -92,6 +94,11 @@ class Scenario(ABC):
         if self.normalize is not None and self.normalize != "train":
             check_normalize(self.normalize, [dataset.shape[0] for dataset in self.images])
         for dataset in self.images:
+            if dataset.targets != "classes" and not (self.any_targets and self.kind == "task"):
+                raise ScenarioError(
+                    f"{dataset.name} has {dataset.targets} as targets, which need a head of their own: give "
+                    f"engram.queue([…], kind='task'), not {type(self).name} of kind {self.kind}"
+                )
             dataset.padded_shape(self.pad)  # refused if only pictures can have a border
 
     def holdout(self, fraction: float) -> Self:
@@ -155,6 +162,12 @@ def check_subset(scenario: Scenario) -> None:
             f"imbalance {scenario.imbalance} and ratio {ratio} contradict each other; give both, as in imbalance exp, "
             "ratio 0.01, or neither"
         )
+    if scenario.per_class or scenario.imbalance != "none":
+        for images in scenario.images:
+            if images.targets != "classes":
+                raise ScenarioError(
+                    f"{images.name} has {images.targets}, not classes; leave out per_class and imbalance"
+                )
 
 
 def check_choice(field: str, value: object, choices: Sequence[str]) -> None:
@@ -253,9 +266,15 @@ def standardize(x: Tensor, mean: Tensor, deviation: Tensor) -> Tensor:
     return out
 
 
+def strata(images: Images) -> Ints:
+    """The groups that are held out from in equal shares: classes; of values and labels there is one."""
+    found: Ints = images.y_train if images.targets == "classes" else np.zeros(len(images.y_train), np.int64)
+    return found
+
+
 def choose_rows(scenario: Scenario, images: Images) -> tuple[Ints, Ints]:
     """(rows of the training images to learn from, rows of those held out): first the subset, then a part of it."""
-    y = images.y_train
+    y = strata(images)
     rows = select_subset(scenario, y)
     if not scenario.held_out:
         return rows, rows[:0]
@@ -311,9 +330,9 @@ def count_held_out(n: int, fraction: float) -> int:
 
 
 def count_training_images(scenario: Scenario, images: Images) -> Ints:
-    """Number of training images per class, without those held out."""
-    counts = subset_sizes(scenario, np.bincount(images.y_train, minlength=images.n_classes))
-    return np.array([n - count_held_out(int(n), scenario.held_out) for n in counts])
+    """Number of training images per class, without those held out; one number of values and labels."""
+    counts = np.bincount(strata(images), minlength=images.n_classes if images.targets == "classes" else 1)
+    return np.array([n - count_held_out(int(n), scenario.held_out) for n in subset_sizes(scenario, counts)])
 
 
 def compute_scaling(normalize: Normalize, x: Tensor, channels: int) -> Scaling:
@@ -347,13 +366,13 @@ def compute_scaling(normalize: Normalize, x: Tensor, channels: int) -> Scaling:
 def view_rows(
     part: ImagePart,
     rows: Ints,
-    outputs: Ints,
+    outputs: NDArray[Any],
     task: int,
     scaling: Scaling,
     what: str,
     permutation: Tensor | None = None,
 ) -> Pixels:
-    """Rows of a part as the data of a task; `outputs` has the output of each image."""
+    """Rows of a part as the data of a task; `outputs` has the output of each image, or its values or labels."""
     device = part.x.device
     everything = len(rows) == len(part.x) and bool((rows == np.arange(len(rows))).all())
     return Pixels(
