@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from engram.methods.er_ace import ERACE as ERACE
     from engram.methods.ewc import EWC as EWC
     from engram.methods.fdr import FDR as FDR
+    from engram.methods.fromp import FROMP as FROMP
     from engram.methods.gdumb import GDumb as GDumb
     from engram.methods.gem import GEM as GEM
     from engram.methods.gem_textbook import GEMTextbook as GEMTextbook

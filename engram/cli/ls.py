@@ -42,8 +42,8 @@ def ls_command(arguments: list[str]) -> int:
         OUT.print(f"no {what}")
         return 0
     table = Table()
-    for column in rows[0]:
-        table.add_column(column.replace("_", " "), overflow="fold")
+    for number, column in enumerate(rows[0]):
+        table.add_column(column.replace("_", " "), overflow="fold", no_wrap=number == 0)  # a name stays in one piece
     for row in rows:
         table.add_row(*(escape(value_text(value)) for value in row.values()))
     OUT.print(table)
@@ -168,7 +168,7 @@ def list_studies() -> Rows:
     rows = []
     for name in study_names():
         study = built_in_study(name)
-        cells = len(study.rows) * len(study.columns)
+        cells = sum(study.has_cell(row, column) for row in study.rows for column in study.columns)
         published = sum(len(row.published) for row in study.rows.values())
         rows.append(
             {"study": name, "what": study.title, "paper": study.paper, "cells": cells, "published": published,
