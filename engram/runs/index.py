@@ -234,8 +234,8 @@ class IndexedFile:
         given = {"seed": record.spec["seed"]} if "seed" in record.spec else {}
         spec_seed = None if given == {"seed": record.seed} else given
         return [
-            *(getattr(record, name) for name in INDEXED_FIELDS), at, length, record.search, number(record.stated), spec_seed,
-            number(json.dumps(machine)), own, number(json.dumps(record.memory)),
+            *(getattr(record, name) for name in INDEXED_FIELDS), at, length, record.search, number(record.stated),
+            spec_seed, number(json.dumps(machine)), own, number(json.dumps(record.memory)),
             not record.extra,
         ]  # fmt: skip
 
