@@ -12,11 +12,14 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from sweep_helpers import Sweep, bits, load_held
+from sweep_helpers import Sweep, load_held
+from sweep_helpers import bits as all_bits
 
+from engram.runs.records import Record
 from engram.runs.run import compute
 
 SEEDS = 6
@@ -33,6 +36,13 @@ sweep = Sweep(Path(sys.argv[1]), Path(sys.argv[1]) / "out")
 with closing(Local(2)) as engine:
     list(run_jobs(sweep.jobs(int(sys.argv[2])), sweep.out, engine=engine))
 """
+
+
+def bits(record: Record) -> dict[str, Any]:
+    """What all runs of a spec share, whatever is committed meanwhile."""
+    found = all_bits(record)
+    found["environment"].pop("commit")
+    return found
 
 
 def start(folder: Path) -> subprocess.Popen[bytes]:
