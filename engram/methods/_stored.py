@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from engram.learning.buffer import Buffer, Rule, Store, image_bytes
+from engram.learning.buffer import Buffer, Rule, Storage, image_bytes
 from engram.learning.learner import Learner
 from engram.learning.method import Method
 from engram.scenarios.task import Batch, Task, Tasks
@@ -22,7 +22,7 @@ class KeepsImages(Method):
 
     capacity: int = 200
     """Images in the buffer. Not searched: methods are compared at equal memory."""
-    store: Store = "uint8"
+    store: Storage = "uint8"
     """How pixels are stored: uint8 loses nothing of an 8-bit source."""
 
     kept: ClassVar[tuple[str, ...]] = ("buffer",)
