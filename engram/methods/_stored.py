@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, replace
 from typing import ClassVar, Self
 
@@ -52,7 +51,7 @@ class KeepsImages(Method):
         return self.capacity * image_bytes(pixels, self.store, sum(self.extra(outputs).values()))
 
     def fit_budget(self, budget: int, tasks: Tasks) -> Self:
-        image = image_bytes(math.prod(tasks.shape), self.store, sum(self.extra(tasks.outputs).values()))
+        image = image_bytes(tasks.stored_values, self.store, sum(self.extra(tasks.outputs).values()))
         if budget < image:
             raise ValueError(f"memory_budget {budget:,} leaves room for no image, which takes {image:,} bytes")
         return replace(self, capacity=budget // image)
@@ -76,6 +75,8 @@ class StoredReplay(KeepsImages):
 
 def images_per_class(capacity: int, tasks: Tasks) -> int:
     """Images of each class if all classes of all tasks have equally many; refused if there is no room for one each."""
+    if not tasks.only_classes:
+        raise ValueError("memory 'per-class' is for classes, and the targets of a task are not; choose another memory")
     classes = sum(len(task.classes) for task in tasks)
     if capacity < classes:
         raise ValueError(f"capacity {capacity} is below the {classes} classes of all tasks; give one image per class")

@@ -25,6 +25,7 @@ class ER(StoredReplay):
     title = "ER"
     family = "rehearsal"
     look = ("green", "^", "-")
+    target_kinds = ("classes", "values", "labels")
 
     mixing: Annotated[Literal["union", "sum", "by-task"], Each()] = "union"
     """The loss: its mean over new and replayed images together, the sum of the two means, or the two means weighted by
