@@ -15,7 +15,7 @@ from rich.table import Table
 from engram.analysis.offline import intransigence_of
 from engram.cli import WrongCallError, leave_stdout
 from engram.cli.dry_run import dry_run
-from engram.cli.files import with_files
+from engram.cli.files import with_files, with_optimizer_options
 from engram.cli.options import EngineOptions, parse_flags, parse_options
 from engram.cli.resolve import (
     all_flags,
@@ -118,7 +118,7 @@ class RunOptions(EngineOptions):
 
 def run_command(arguments: list[str]) -> int:
     """The command."""
-    arguments = with_files(arguments)
+    arguments = with_optimizer_options(with_files(arguments))
     if any(word == "--spec" or word.startswith("--spec=") for word in arguments):
         return repeat_run(arguments)
     arguments, scenario_name, method_name = positionals(arguments)
