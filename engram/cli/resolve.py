@@ -19,6 +19,7 @@ from engram.learning.budget import fit_budget
 from engram.learning.evaluate import check_needs
 from engram.learning.measure import check_metrics
 from engram.learning.method import Method
+from engram.learning.targets import check_targets
 from engram.learning.train import new_learner
 from engram.nets._start import Start
 from engram.runs.checkpoints import check_kept
@@ -71,6 +72,7 @@ def try_spec(spec: Spec) -> None:
     anything runs."""
     tasks, method = spec.scenario.tasks(spec.seed), copy.deepcopy(spec.method)
     check_needs(method, tasks.kind, spec.evaluation)
+    check_targets(method, tasks)
     check_metrics({METRICS.name_of(metric): metric for metric in spec.metrics}, method)
     try:
         learner = new_learner(tasks, method, spec.network, spec.training, spec.seed, torch.device("cpu"))

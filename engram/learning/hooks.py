@@ -9,7 +9,17 @@ from dataclasses import fields
 from functools import cache
 from typing import Any
 
-DECLARATIONS = ("kept", "working", "needs", "optimizer", "networks", "gradient_stage", "checkpoints", "gradient_steps")
+DECLARATIONS = (
+    "kept",
+    "working",
+    "needs",
+    "target_kinds",
+    "optimizer",
+    "networks",
+    "gradient_stage",
+    "checkpoints",
+    "gradient_steps",
+)
 """What a class says about itself: class attributes, not hyper-parameters."""
 STAGES = ("read", "add", "project")
 KNOWN_NEEDS = ("boundaries", "task identity", "past data")
@@ -64,7 +74,7 @@ def check_declarations(cls: type) -> None:
                 f"{cls.__name__}.{f.name} has an annotation and would become a hyper-parameter with a flag; "
                 f"write it without: {f.name} = {f.default!r}"
             )
-    for name in ("kept", "working", "needs"):
+    for name in ("kept", "working", "needs", "target_kinds"):
         if isinstance(value := getattr(cls, name), str):
             raise TypeError(f"{cls.__name__}.{name} is a text; write a tuple: {name} = ({value!r},)")
     for need in getattr(cls, "needs", ()):

@@ -22,6 +22,7 @@ from engram.learning.augment import augment_images, check_augmentation
 from engram.learning.optimizer import Optimizer, accepted_options, check_own_options
 from engram.learning.precision import Precision, products
 from engram.learning.schedule import Schedule, check_schedule, rate_at
+from engram.learning.targets import loss_by_head
 from engram.scenarios.task import Batch, Data, Tasks
 
 Params = list[Tensor]
@@ -328,11 +329,14 @@ class Learner:
         return self.tasks.active(task, self.task)
 
     def loss(self, batch: Batch) -> Tensor:
-        """Mean cross-entropy, each sample over its active outputs, with smoothed labels if training asks for it."""
+        """Mean cross-entropy, each sample over its active outputs, with smoothed labels if training asks for it; by the
+        head of each task if tasks have values or labels."""
         return self.loss_of(self.logits(batch.x, batch.t), batch)
 
     def loss_of(self, logits: Tensor, batch: Batch) -> Tensor:
         """The same, from logits that were computed already."""
+        if not self.tasks.only_classes:
+            return loss_by_head(self, logits, batch)
         smoothing = self.training.label_smoothing
         if self.tasks.kind != "task" or len(batch.tasks) == 1:
             outputs = self.active(batch.tasks[0])

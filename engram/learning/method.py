@@ -33,6 +33,9 @@ class Method:
     """Attributes held while a task is trained (teachers, path integrals); in the ledger, not in checkpoints."""
     needs: ClassVar[frozenset[str]] = frozenset()
     """Of {"boundaries", "task identity", "past data"}."""
+    target_kinds: ClassVar[tuple[str, ...]] = ("classes",)
+    """What tasks may have to predict: of classes, values, labels. It is refused for others, so that no method treats
+    values or labels as classes by mistake."""
     title: ClassVar[str] = ""
     """What tables and figures call it; empty: its name."""
     family: ClassVar[str] = "own or combined"

@@ -25,6 +25,7 @@ from engram.learning.memory import check_memory, memory
 from engram.learning.method import Method
 from engram.learning.precision import check_precision
 from engram.learning.state import StateGuard, kept_state, restore_kept_state
+from engram.learning.targets import check_targets, scores_in_words
 from engram.nets.net import Net
 from engram.scenarios.task import Batch, Task, Tasks
 
@@ -82,6 +83,8 @@ class Outcome:
     """`class` and `parameters` of the network that was trained, if the method replaced the one asked for."""
     extra: dict[str, list[list[Any]]] = field(default_factory=dict)
     """By metric on logits: entry [i][j] on task j after task i."""
+    scores: list[str] = field(default_factory=list)
+    """What each task is scored by, if not all are by accuracy."""
     kept: dict[str, Any] = field(default_factory=dict)
     """Tensors that the run leaves beside its record, if asked for."""
 
@@ -123,6 +126,7 @@ def train(
     metrics = metrics or {}
     check_method_here(method, tasks.kind, evaluation)
     check_metrics(metrics, method)
+    check_targets(method, tasks)
     state = StateGuard(method)
     with tasks.guarded(), own_global_generators(device):
         learner = new_learner(tasks, method, net, training, seed, device)
@@ -183,6 +187,7 @@ def train(
             state.at_boundary()
             checkpoint(number + 1)
     outcome.steps, outcome.seconds = learner.steps, time.perf_counter() - clock
+    outcome.scores = scores_in_words(tasks)
     return outcome
 
 

@@ -22,5 +22,8 @@ def categorize_tasks(tasks: Tasks) -> Category:
         rows = torch.randperm(len(task.train), generator=stream(0, "category", task.index))[:images]
         pixels = task.train.batch(rows.to(task.train.device)).x
         labels = torch.cat([leaf.y for leaf in task.train.leaves()])
+        if labels.ndim == 2:  # values and labels have a head of their own, so its number stands for them
+            head = tasks.heads[task.index].start
+            labels = labels[:, 0].long() if task.targets == "classes" else torch.full_like(labels[:, 0].long(), head)
         arrays.append((pixels.double().cpu().numpy(), labels.cpu().numpy()))
     return categorize_samples(arrays, "multi" if tasks.kind == "task" else "single", images)
