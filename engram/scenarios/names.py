@@ -26,7 +26,15 @@ OTHER_PREPARATION: tuple[dict[str, Any], str] = ({"pad": 0, "normalize": "train"
 LONG_QUEUE, WITH, LETTERS = "long-queue", "long-queue-with-", "emnist-letters"
 STAND_IN = "cyrillic-letters"
 """Replaces EMNIST letters if they cannot be downloaded; the scenario's name then says so."""
-NAMED_SCENARIOS = ("split-mnist", "permuted-mnist", "rotated-mnist", "split-fashion-mnist", "split-cifar10", LONG_QUEUE)
+NAMED_SCENARIOS = (
+    "split-mnist",
+    "permuted-mnist",
+    "rotated-mnist",
+    "repeating-split-mnist",
+    "split-fashion-mnist",
+    "split-cifar10",
+    LONG_QUEUE,
+)
 """The scenarios that `engram ls` lists; their names work with any other dataset too."""
 
 

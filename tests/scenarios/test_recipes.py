@@ -13,14 +13,16 @@ def test_the_recipes_of_the_package_and_their_names_in_keys():
     assert {name: SCENARIOS[name].make for name in SCENARIOS} == {
         "permuted": "permute",  # version 0.1's spelling, which is in every key
         "queue": "queue",
+        "repeating-split": "repeating-split",
         "rotated": "rotated",
+        "sequence": "sequence",
         "split": "split",
         "transformed": "transformed",
     }
 
 
 def test_an_unknown_recipe_is_refused_with_the_form_of_every_name():
-    with pytest.raises(ScenarioError, match=r"permuted-SET/KIND or queue-SET\+SET/KIND or rotated-SET/KIND or spl"):
+    with pytest.raises(ScenarioError, match=r"permuted-SET/KIND or queue-SET\+SET/KIND or repeating-split-SET"):
         parse_name("thirds-mnist/domain")
 
 
