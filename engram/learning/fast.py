@@ -28,7 +28,6 @@ aten = torch.ops.aten
 MEAN, NOTHING_IGNORED = 1, -100
 """nll_loss's reduction, and the label that it would leave out."""
 HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
-DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
 STATE = {"adam": ("exp_avg", "exp_avg_sq"), "adagrad": ("sum",), "sgd": ()}
 """What the fused kernels keep for each parameter, besides the step count."""
 
@@ -68,12 +67,15 @@ def layer_gradients(
     `delta` gives the gradient at the logits. A weight's gradient is then gradientᵀ · input, and squared per-sample
     gradients are (gradient²)ᵀ · input². It calls the kernels that autograd calls, without its bookkeeping.
     """
-    dtype = DTYPES[precision]
-    layers = [(layer.weight.to(dtype), layer.bias.to(dtype)) for layer in net.layers]  # themselves, unless bf16
-    inputs = [x.to(dtype)]
+    layers: list[tuple[Tensor, Tensor]] = [(layer.weight, layer.bias) for layer in net.layers]
+    inputs = [x]
+    if precision == "bf16":  # one cast per step
+        layers = [(weight.bfloat16(), bias.bfloat16()) for weight, bias in layers]
+        inputs = [x.bfloat16()]
     for weight, bias in layers[:-1]:
         inputs.append(torch.relu_(linear(inputs[-1], weight, bias)))
-    g = delta(linear(inputs[-1], *layers[-1]).float()).to(dtype)
+    logits = linear(inputs[-1], *layers[-1])
+    g = delta(logits) if precision == "fp32" else delta(logits.float()).bfloat16()
     pairs = [(inputs[-1], g)]
     for below, above in reversed(list(pairwise(range(len(layers))))):
         g = aten.threshold_backward(g.mm(layers[above][0]), inputs[above], 0)
@@ -84,9 +86,10 @@ def layer_gradients(
 def gradients_from(
     net: MLPNet, x: Tensor, delta: Callable[[Tensor], Tensor], precision: Precision = "fp32"
 ) -> list[Tensor]:
-    """Of every parameter, in the order of `parameters()`, as 32-bit floats."""
+    """Of every parameter, in the order of `parameters()`, in their type."""
     pairs = layer_gradients(net, x, delta, precision)
-    return [gradient.float() for a, g in pairs for gradient in (g.t().mm(a), g.sum(0))]
+    found = [gradient for a, g in pairs for gradient in (g.t().mm(a), g.sum(0))]
+    return found if precision == "fp32" else [gradient.float() for gradient in found]
 
 
 def loss_and_gradients(learner: Learner, net: MLPNet, batch: Batch) -> tuple[Tensor, list[Tensor]]:
