@@ -58,7 +58,7 @@ def estimate(spec: Spec) -> dict[str, Any]:
     replays = any(member.replays for member in spec.method.members())
     learner, method, _, step = make_stepper(spec, task_number=int(replays))
     tasks = learner.tasks
-    steps = total_steps(method, spec.training, method.curriculum(tasks))
+    steps = total_steps(method, spec.training, tasks)
     times = []
     for _ in range(12):
         start = time.perf_counter()

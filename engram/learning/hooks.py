@@ -9,7 +9,16 @@ from dataclasses import fields
 from functools import cache
 from typing import Any
 
-DECLARATIONS = ("kept", "working", "needs", "optimizer", "networks", "gradient_stage", "checkpoints")
+DECLARATIONS = (
+    "kept",
+    "working",
+    "needs",
+    "without_boundaries",
+    "optimizer",
+    "networks",
+    "gradient_stage",
+    "checkpoints",
+)
 """What a class says about itself: class attributes, not hyper-parameters."""
 STAGES = ("read", "add", "project")
 KNOWN_NEEDS = ("boundaries", "task identity", "past data")

@@ -27,6 +27,7 @@ class AGEM(StoredReplay):
     stream (A-GEM-R), which needs no boundaries."""
 
     needs = frozenset({"boundaries", "past data"})
+    without_boundaries = ("memory", "reservoir")
     optimizer = "sgd"
     gradient_stage = "project"  # the whole step is projected
 
