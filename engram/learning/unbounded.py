@@ -67,15 +67,17 @@ def check_stream(method: Method, tasks: Tasks, training: Training, evaluation: E
 def check_member(member: Method, every: int) -> None:
     name = METHODS.name_of(member)
     free = f"methods that can run here: {', '.join(methods_without_boundaries())}"
-    if overrides(member, "data"):
+    chooses = overrides(member, "data")
+    if member.needs_boundaries() and not every:
+        interval = "or make up a boundary every so many steps: --boundary-every 100, Training(boundary_every=100)"
+        raise ValueError(
+            f"method {name} needs task boundaries, and this stream does not tell them; {free}"
+            + ("" if chooses else f"; {interval}")
+        )
+    if chooses:
         raise ValueError(f"method {name} chooses what it trains on task by task, and this stream has no tasks; {free}")
     if every or overrides(member, "curriculum"):
         return
-    if member.needs_boundaries():
-        raise ValueError(
-            f"method {name} needs task boundaries, and this stream does not tell them; {free}; or make up a boundary "
-            "every so many steps, and say so: --boundary-every 100, Training(boundary_every=100)"
-        )
     for hook in ("begin_task", "end_task"):
         if overrides(member, hook) and not states_needs(type(member), hook):
             raise ValueError(
