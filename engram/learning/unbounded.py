@@ -52,6 +52,8 @@ def check_stream(method: Method, tasks: Tasks, training: Training, evaluation: E
                 "without boundaries, such as blurry-split-mnist/class"
             )
         return
+    for member in method.members():
+        check_member(member, every)
     if evaluation.give_task_identity and tasks.kind != "task":
         raise ValueError("give_task_identity: a stream without boundaries has no task identity to give; leave it out")
     if training.reset_optimizer and not every:
@@ -60,8 +62,6 @@ def check_stream(method: Method, tasks: Tasks, training: Training, evaluation: E
         raise ValueError(f"boundary_every {every}: in task learning each sample names its task; choose another kind")
     if every and not learns_stream(tasks, method):
         raise ValueError(f"boundary_every {every}: the method learns everything at once; leave it out")
-    for member in method.members():
-        check_member(member, every)
 
 
 def check_member(member: Method, every: int) -> None:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import torch
+from torch import Tensor
 
 from engram.core.streams import stream
 from engram.scenarios.categorize import Category, categorize_samples
-from engram.scenarios.task import Tasks
+from engram.scenarios.task import Data, Tasks
 
 IMAGES_PER_TASK = 1000
 """Enough to tell classes and permutations apart, in a quarter of the time that 2,000 images take."""
+STRETCHES = 9
+"""Parts that a stream of a single task is cut into, to see what changes along it."""
 MANY_TASKS = 20
 """With more tasks than this, half as many images per task are compared, again in a quarter of the time."""
 
@@ -18,9 +21,17 @@ def categorize_tasks(tasks: Tasks) -> Category:
     """The kind of a scenario, measured on its training images and outputs alone."""
     arrays = []
     images = IMAGES_PER_TASK if len(tasks) <= MANY_TASKS else IMAGES_PER_TASK // 2
-    for task in tasks:
-        rows = torch.randperm(len(task.train), generator=stream(0, "category", task.index))[:images]
-        pixels = task.train.batch(rows.to(task.train.device)).x
-        labels = torch.cat([leaf.y for leaf in task.train.leaves()])
+    for number, (data, own) in enumerate(parts_in_order(tasks)):
+        rows = own[torch.randperm(len(own), generator=stream(0, "category", number))[:images]]
+        pixels = data.batch(rows.to(data.device)).x
+        labels = torch.cat([leaf.y for leaf in data.leaves()])[own.to(data.device)]
         arrays.append((pixels.double().cpu().numpy(), labels.cpu().numpy()))
     return categorize_samples(arrays, "multi" if tasks.kind == "task" else "single", images)
+
+
+def parts_in_order(tasks: Tasks) -> list[tuple[Data, Tensor]]:
+    """The training data of each task and their rows; a single task, which is a stream in order, in stretches."""
+    if len(tasks) > 1:
+        return [(task.train, torch.arange(len(task.train))) for task in tasks]
+    train = tasks[0].train
+    return [(train, rows) for rows in torch.arange(len(train)).tensor_split(STRETCHES)]
