@@ -43,18 +43,25 @@ if TYPE_CHECKING:
     from engram.methods.gdumb import GDumb as GDumb
     from engram.methods.gem import GEM as GEM
     from engram.methods.gem_textbook import GEMTextbook as GEMTextbook
+    from engram.methods.generative_classifier import GenerativeClassifier as GenerativeClassifier
     from engram.methods.icarl import ICaRL as ICaRL
     from engram.methods.l2 import L2 as L2
     from engram.methods.lwf import LwF as LwF
     from engram.methods.mas import MAS as MAS
     from engram.methods.mir import MIR as MIR
+    from engram.methods.ncm import NCM as NCM
     from engram.methods.offline import Offline as Offline
     from engram.methods.online_ewc import OnlineEWC as OnlineEWC
+    from engram.methods.packnet import PackNet as PackNet
+    from engram.methods.ranpac import RanPAC as RanPAC
     from engram.methods.rehearsal import Rehearsal as Rehearsal
     from engram.methods.rehearsal_c import RehearsalC as RehearsalC
     from engram.methods.rtf import RtF as RtF
+    from engram.methods.separate import Separate as Separate
     from engram.methods.sgd import SGD as SGD
     from engram.methods.si import SI as SI
+    from engram.methods.slda import SLDA as SLDA
+    from engram.methods.xdg import XdG as XdG
     from engram.nets.cnn import CNN as CNN
     from engram.nets.convnet import ConvNet as ConvNet
     from engram.nets.linear import Linear as Linear

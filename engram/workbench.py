@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from engram.core.messages import unknown
-from engram.core.registry import load_file
+from engram.core.registry import METRICS, load_file
 from engram.runs.defaults import Protocol
 from engram.runs.records import Record, read_records
 from engram.runs.setting import OWN_CODE, Setting, group_by_setting, show
@@ -119,8 +119,15 @@ def run_study(
     if study.search:
         return search_study(study, results, sweep, wanted_rows, wanted_columns, used)
     settings = results_of(study).settings_to_run(wanted_rows, wanted_columns, protocol, variants, **options)
-    jobs = [Job(spec_of_setting(setting, seed)) for seed in used for setting in settings]
+    metrics = metrics_to_measure(study)
+    jobs = [Job(replace(spec_of_setting(setting, seed), metrics=metrics)) for seed in used for setting in settings]
     return [record for _, record in sweep(jobs, results, str(file))]
+
+
+def metrics_to_measure(study: Study) -> tuple[Any, ...]:
+    """The metric of a study if runs have to be asked for it: then what was run without it is run again."""
+    metric = METRICS.find(study.metric)()
+    return (metric,) if metric.is_measured else ()
 
 
 def search_study(
@@ -138,7 +145,8 @@ def search_study(
     file = str(records_of_study(study, results).relative_to(results))
     found = []
     for column in columns:
-        bases = [spec_of_setting(study.setting(row, column)) for row in rows]
+        metrics = metrics_to_measure(study)
+        bases = [replace(spec_of_setting(study.setting(row, column)), metrics=metrics) for row in rows]
         runs = run_search(
             bases,
             lambda jobs: sweep(jobs, results, file),
@@ -191,6 +199,7 @@ def study(
     if frame:
         raise TypeError(f"{', '.join(frame)} only go with a frame of results")
     wanted = as_study(source)
+    wanted = replace(wanted, metric=metric or wanted.metric)
     used = tuple(range(seeds)) if isinstance(seeds, int) else tuple(seeds or wanted.seeds)
     folder = Path(out)
     if run:
@@ -261,9 +270,19 @@ def search(
     return tuned(records)
 
 
-def load(file: str | Path) -> list[str]:
-    """Adds the methods, networks, scenarios and metrics that a Python file defines; their names."""
-    return [loaded.name for loaded in load_file(Path(file))]
+def load(what: str | Path, out: str | Path = "runs") -> Any:
+    """A finished run by its key, with what it left: `eg.load(key).net`. Or, of a Python file, the names of the methods,
+    networks, scenarios and metrics that it defines, which are added.
+
+    Args:
+        what: The key of a record, or a file that ends in .py.
+        out: The folder of the record.
+    """
+    if Path(what).suffix or Path(what).exists():
+        return [loaded.name for loaded in load_file(Path(what))]
+    from engram.runs.left import find_record
+
+    return find_record(str(what), Path(out))
 
 
 def read_csv(path: Path) -> list[dict[str, Any]]:
@@ -352,8 +371,11 @@ def table_of_records(
     suffixes = {s: in_words(s, told[place[0]]) for s, place in part_of.items()}
     names = {s: place[0] + suffixes[s] for s, place in part_of.items()}
     results = Results(Study(title, title, {}, {}), records, metric)
+    results.check_measured(records)
     given = {
-        (names[s], place[1]): CellRuns(results.values_of(groups[s]), tuple(groups[s].records), s)
+        (names[s], place[1]): CellRuns(
+            results.values_of(groups[s]), tuple(groups[s].records), s, tuple(results.left_out(groups[s]))
+        )
         for s, place in part_of.items()
     }
     known = {names[s]: Row(names[s], s.method, method_title(s.method) + suffixes[s]) for s in groups}

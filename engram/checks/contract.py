@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
@@ -17,6 +18,7 @@ from engram.core.code import SOURCE, hash_code
 from engram.core.registry import METHODS, NETS, SCENARIOS
 from engram.learning.combine import combine
 from engram.learning.learner import in_eval_mode
+from engram.learning.memory import states_memory
 from engram.learning.method import Method
 from engram.methods.adam import Adam
 from engram.nets.cnn import CNN
@@ -166,9 +168,9 @@ def resumes(spec: Spec, first: Trial) -> str:
 def memory_is_declared(method: Method, spec: Spec, first: Trial) -> str:
     tasks = spec.scenario.tasks(spec.seed)
     net = spec.net.build(tasks.shape, tasks.outputs)
-    declared = method.kept_bytes(net, int(torch.tensor(tasks.shape).prod()))
+    declared = method.kept_bytes_after(net, math.prod(tasks.shape), len(tasks))
     measured = sum(first.record.memory.get("kept", {}).values())
-    undeclared = [m for m in method.members() if m.kept and type(m).kept_bytes is Method.kept_bytes]
+    undeclared = [m for m in method.members() if not states_memory(m)]
     if undeclared and measured:
         names = ", ".join(type(m).__name__ for m in undeclared)
         raise BrokenError(f"{names} keeps {measured:,} bytes and declares none; give it a kept_bytes")

@@ -36,6 +36,8 @@ class BenchOptions:
     """Measure instead what a step of these methods costs relative to plain Adam (none named: the penalties)."""
     sweep: bool = False
     """Measure instead how many times faster 20 runs go with two workers than with one, start-up included."""
+    precision: bool = False
+    """Measure instead whole runs in bf16 against fp32, in turns: of --methods, by default adam and rehearsal."""
     json: bool = False
     """Print JSON."""
 
@@ -50,6 +52,8 @@ def bench_command(arguments: list[str]) -> int:
 
     try:
         scenario = with_letters(options.scenario, options.letters) if options.letters else options.scenario
+        if options.precision:
+            return bench_precision(scenario, options)
         if options.methods is not None:
             found = measure.measure_methods(scenario, options.methods or PENALTIES, options.net)
         else:
@@ -79,6 +83,22 @@ def bench_command(arguments: list[str]) -> int:
         lines.append(f"  a plain DataLoader loop   {found['dataloader_ms']:.1f} ms per step, {ratio:.1f} times as long")
     lines.append(f"  peak memory of a run      {found['peak_mb']:.0f} MB")
     OUT.print("\n".join(lines))
+    return 0
+
+
+def bench_precision(scenario: str, options: BenchOptions) -> int:
+    """Whole runs in both precisions, in turns."""
+    from engram.bench.whole_runs import compare_precisions
+
+    found = compare_precisions(scenario, options.methods or ("adam", "rehearsal"), options.net)
+    if options.json:
+        print(json.dumps(found))
+        return 0
+    OUT.print(f"{found['scenario']}, {found['net']}, whole runs of one epoch per task, one thread")
+    for name, took in found["methods"].items():
+        OUT.print(
+            f"  {name:<12} fp32 {took['fp32']:.2f} s, bf16 {took['bf16']:.2f} s: {took['ratio']:.2f} times as fast"
+        )
     return 0
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import statistics
 import time
 from typing import Any
@@ -75,6 +74,6 @@ def estimate(spec: Spec) -> dict[str, Any]:
             "network": bytes_of(learner.params),
             "optimizer": bytes_of(learner.optimizer.state_dict()["state"]),
             "images": bytes_of(list(leaves.values())),
-            "kept": declared_bytes(method, spec.net.build(tasks.shape, tasks.outputs), math.prod(tasks.shape)),
+            "kept": declared_bytes(method, spec.net.build(tasks.shape, tasks.outputs), tasks),
         },
     }

@@ -153,11 +153,17 @@ def group_labels(words: tuple[str, ...]) -> Any:
     return tuple(tuple(map(int, word.split(","))) for word in words)
 
 
+def kept_parts(words: tuple[str, ...]) -> Any:
+    """`net,logits` and `net logits` are the same."""
+    return tuple(part for word in words for part in word.split(",") if part)
+
+
 WORDS: dict[str, tuple[Any, Callable[[Any], Any], Callable[[tuple[Any, ...]], Any]]] = {
     "classes_per_task": (tuple[str, ...], class_words, class_numbers),
     "normalize": (tuple[str, ...], normalize_words, normalize_value),
     "epochs": (tuple[int, ...], lambda value: value if isinstance(value, tuple) else (value,), epoch_numbers),
     "groups": (tuple[str, ...], group_words, group_labels),
+    "keep": (tuple[str, ...], tuple, kept_parts),
     "functions": (tuple[str, ...], function_words, tuple),
 }
 """Fields whose type a command line cannot say: the type to parse, value → words, words → value."""

@@ -15,8 +15,9 @@ from engram.cli import WrongCallError
 from engram.cli.options import Flag, flags_of, given
 from engram.core.messages import unknown
 from engram.core.needs import methods_without_boundaries
-from engram.core.registry import METHODS, NETS
+from engram.core.registry import METHODS, METRICS, NETS
 from engram.learning.budget import fit_budget
+from engram.learning.measure import check_metrics
 from engram.learning.method import Method
 from engram.learning.train import check_method_here, new_learner
 from engram.learning.unbounded import learns_stream, plan_stream, view_of_learner
@@ -71,9 +72,11 @@ def try_spec(spec: Spec) -> None:
     anything runs."""
     tasks, method = spec.scenario.tasks(spec.seed).for_batch(spec.training.batch), copy.deepcopy(spec.method)
     check_method_here(method, tasks, spec.training, spec.evaluation)
+    check_metrics({METRICS.name_of(metric): metric for metric in spec.metrics}, method)
     streams = learns_stream(tasks, method)
     if streams:
-        tasks = view_of_learner(tasks, plan_stream(tasks, spec.training), spec.training.boundary_every)
+        plan = plan_stream(tasks, method, spec.training)
+        tasks = view_of_learner(tasks, plan, spec.training.boundary_every)
     try:
         learner = new_learner(tasks, method, spec.network, spec.training, spec.seed, torch.device("cpu"))
         for member in method.members():
@@ -162,7 +165,14 @@ def spec_from(setting: Setting, options: Any) -> Spec:
         threads=positive("threads", options.threads),
         device=options.device if on_nodes else resolve_device(options.device),
         start=Start(str(getattr(options, "weights", None) or ""), getattr(options, "freeze", "none")),
+        metrics=measured_metrics(getattr(options, "metric", ())),
     )
+
+
+def measured_metrics(names: Sequence[str]) -> tuple[Any, ...]:
+    """Of these metrics the ones that a run has to measure; the others are read from its record."""
+    found = [METRICS.find(name)() for name in dict.fromkeys(names)]
+    return tuple(metric for metric in found if metric.is_measured)
 
 
 def positive(name: str, value: int) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import statistics
+from collections.abc import Sequence
 from contextlib import closing, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -36,7 +37,7 @@ from engram.cli.screen import ERR, OUT, writable
 from engram.cli.sweep import engine_of, sweep
 from engram.core.code import user_place
 from engram.core.messages import count
-from engram.core.registry import METHODS
+from engram.core.registry import METHODS, METRICS
 from engram.data.catalog import use_blank_images
 from engram.engines.driver import At, Engine, Job
 from engram.runs.defaults import Protocol
@@ -44,7 +45,7 @@ from engram.runs.records import Record
 from engram.runs.run import resolve_device
 from engram.runs.setting import Setting
 from engram.runs.spec import Spec, from_json, spec_of_setting
-from engram.runs.store import RECORDS, Store
+from engram.runs.store import RECORDS, Store, kept_path
 from engram.scenarios.names import parse_name
 from engram.studies.catalog import tables_with
 from engram.trackers.tracking import Tracking
@@ -103,6 +104,8 @@ class RunOptions(EngineOptions):
     """Also write to these trackers, into the folder --out; nothing is sent anywhere. Needs the extra track."""
     samples: Path | None = None
     """Folder for pictures of what the method's generator draws after each task: KEY-task-N.png, 64 images."""
+    metric: tuple[str, ...] = ()
+    """Metrics to show, and to measure if they are on logits: `engram ls metrics`. What is measured is in the record."""
     dry_run: bool = False
     """Say what would be run and what it costs, and run nothing."""
     # flags that decide which other flags there are: they are read first, and stand here for the help
@@ -159,7 +162,7 @@ def run_command(arguments: list[str]) -> int:
     if options.dry_run:
         return dry_run(replace(spec, seed=seeds[0]), flags, options, seeds)
     specs = [replace(spec, seed=seed) for seed in seeds]
-    return run_specs(specs, options.out, options.json, engine, pictures, tracking)
+    return run_specs(specs, options.out, options.json, engine, pictures, tracking, options.metric)
 
 
 def say_changes(own: Setting, common: Setting) -> None:
@@ -203,7 +206,13 @@ def repeat_run(arguments: list[str]) -> int:
 
 
 def run_specs(
-    specs: list[Spec], out: Path, as_json: bool, engine: Engine, pictures: Pictures, tracking: Tracking | None = None
+    specs: list[Spec],
+    out: Path,
+    as_json: bool,
+    engine: Engine,
+    pictures: Pictures,
+    tracking: Tracking | None = None,
+    metrics: Sequence[str] = (),
 ) -> int:
     """Runs the specs and says what came of them."""
     tracking = tracking or Tracking((), out)
@@ -245,7 +254,7 @@ def run_specs(
         done = [record for _, record in sweep(jobs, out, engine, each, watch=watch)]
     pictures.report(done)
     if not as_json:
-        print_summary(done, out)
+        print_summary(done, out, [*metrics, *(METRICS.name_of(metric) for metric in first.metrics)])
     return 0 if all(record.status == "done" for record in done) else 1
 
 
@@ -267,7 +276,7 @@ def result_line(record: Record, store: Store) -> str:
     )
 
 
-def print_summary(done: list[Record], out: Path) -> None:
+def print_summary(done: list[Record], out: Path, metrics: Sequence[str] = ()) -> None:
     """The table that people paste."""
     values = [record.average_accuracy for record in done if record.average_accuracy is not None]
     if not values:
@@ -281,5 +290,13 @@ def print_summary(done: list[Record], out: Path) -> None:
         if found and (metric != "pooled_accuracy" or done[0].method == "offline"):
             mean, std = statistics.fmean(found), statistics.pstdev(found)
             table.add_row(metric.replace("_", " "), f"{mean:.2f}", f"{std:.2f}", str(len(found)))
+    for name in dict.fromkeys(metrics):
+        asked = METRICS.find(name)()
+        if found := [value for record in done if (value := asked.of(record)) is not None]:
+            mean, std = statistics.fmean(found), statistics.pstdev(found)
+            table.add_row(asked.title or name, f"{mean:.2f}", f"{std:.2f}", str(len(found)))
     OUT.print(table)
     ERR.print(f"records in {escape(str(out / RECORDS))}")
+    if kept := [record for record in done if record.spec["evaluation"].get("keep")]:
+        what = ", ".join(kept[0].spec["evaluation"]["keep"])
+        ERR.print(f"{what} in {escape(str(kept_path(out, kept[0].key)))}" + (" and so on" if len(kept) > 1 else ""))

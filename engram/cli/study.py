@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -65,7 +65,8 @@ def study_command(arguments: list[str]) -> int:
         columns = select("column", options.columns, wanted.columns)
         rows, variants = wanted.select_rows(options.rows, columns, with_variants=False)
         seeds = seeds_or_default(options.seeds, wanted)
-        METRICS.find(options.metric or wanted.metric)  # before anything runs
+        wanted = replace(wanted, metric=options.metric or wanted.metric)
+        METRICS.find(wanted.metric)  # before anything runs
     except ValueError as error:
         raise WrongCallError(str(error)) from error
     results = options.results or Path("results" if wanted.is_published else "runs")

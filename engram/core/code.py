@@ -270,9 +270,18 @@ def functions_of(thing: Any) -> Iterator[FunctionType]:
     for value in vars(thing).values() if isinstance(thing, type) else (thing,):
         for part in (getattr(value, name, None) for name in ("__func__", "fget", "fset")):
             if inspect.isfunction(part):
-                yield part
+                yield from unwrap(part)
         if inspect.isfunction(value):
-            yield value
+            yield from unwrap(value)
+
+
+def unwrap(function: FunctionType) -> Iterator[FunctionType]:
+    """A function and those that it wraps, but no wrapper of the package's own."""
+    inner = getattr(function, "__wrapped__", None)
+    if inner is None or not str(function.__globals__.get("__name__")).startswith("engram."):
+        yield function
+    if inspect.isfunction(inner):
+        yield from unwrap(inner)
 
 
 def names_in(code: CodeType) -> Iterator[str]:

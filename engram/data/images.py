@@ -6,11 +6,12 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, NoReturn
+from typing import Any, NoReturn, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from engram.core.messages import Say, tell
 from engram.data.errors import DataError
 
 
@@ -59,6 +60,38 @@ class Images:
         names = _class_names(y["train"], y["test"], classes)
         self._set(x_train=x["train"], y_train=y["train"], x_test=x["test"], y_test=y["test"])
         self._set(classes=names, name=name, note=note)
+
+    @classmethod
+    def of(
+        cls,
+        train: Any,
+        test: Any = None,
+        *,
+        columns: tuple[str, str] | tuple[int, int] | None = None,
+        classes: Sequence[str] | None = None,
+        name: str = "own",
+        say: Say = tell,
+    ) -> Self:
+        """A dataset of another library: anything with `__len__` and `__getitem__` whose items are pairs (input, label)
+        or rows with columns, such as those of torchvision and Hugging Face, or a list of pairs.
+
+        Args:
+            train: The training part, or a mapping with the parts `train` and `test`.
+            test: The test part.
+            columns: Names (or places) of input and label in an item; by default, the only ones.
+            classes: Class names; by default those that the dataset states.
+            name: What the dataset is called in tables.
+            say: Where progress goes if reading takes long.
+        """
+        from engram.data.items import Reader, class_names, split_parts
+
+        parts = split_parts(train, test)
+        reader = Reader(pixels=cls.check_inputs is Images.check_inputs, columns=columns, say=say)
+        (x_train, y_train), (x_test, y_test) = (
+            reader.read(p, w) for p, w in zip(parts, ("train", "test"), strict=True)
+        )
+        names = classes if classes is not None else class_names(parts[0], columns)
+        return cls(x_train, y_train, x_test, y_test, classes=names, name=name)
 
     def _set(self, **values: Any) -> None:
         """Set the fields of the frozen instance; for `__init__` only."""

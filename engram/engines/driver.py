@@ -6,7 +6,7 @@ import time
 import traceback
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol
@@ -196,6 +196,8 @@ class Driver:
         if record.key != job.key:
             record = failed_record(job.spec, "the worker ran another version of engram or of the method")
         record.search = job.search or {}
+        if record.left is not None:
+            record.left.use(job.spec)
         self.store.add(record, self.file)
         self.running.pop(job).release()
         yield job, record
@@ -210,6 +212,6 @@ def throttle_progress(report: Callable[[Progress], None], seconds: float) -> Cal
         now = time.monotonic()
         if progress.accuracy or now - last >= seconds:
             last = now
-            report(progress)
+            report(replace(progress, learner=None))  # which stays in its process
 
     return watch

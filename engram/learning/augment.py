@@ -27,7 +27,7 @@ def augment_images(x: Tensor, names: Sequence[str], shape: Sequence[int], rng: t
     """
     images = x.reshape(len(x), *shape)
     for name in names:
-        images = flip(images, rng) if name == "flip" else crop(images, padding_of(name), rng)
+        images = flip(images, rng) if name == "flip" else crop_at_random(images, padding_of(name), rng)
     return images.reshape(x.shape)
 
 
@@ -37,7 +37,7 @@ def flip(images: Tensor, rng: torch.Generator) -> Tensor:
     return torch.where(chosen[:, None, None, None], images.flip(3), images)
 
 
-def crop(images: Tensor, padding: int, rng: torch.Generator) -> Tensor:
+def crop_at_random(images: Tensor, padding: int, rng: torch.Generator) -> Tensor:
     """Each image is shifted by up to `padding` pixels both ways; what comes in from outside is 0."""
     n, channels, height, width = images.shape
     down, right = torch.randint(2 * padding + 1, (2, n), generator=rng).to(images.device)

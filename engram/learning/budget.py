@@ -9,6 +9,7 @@ from typing import Any
 from torch import nn
 
 from engram.learning.combine import combine
+from engram.learning.memory import states_memory
 from engram.learning.method import Method
 from engram.scenarios.task import Tasks
 
@@ -24,12 +25,12 @@ def fit_budget(
     pixels = math.prod(tasks.shape)
     members = list(method.members())
     for member in members:
-        if member.kept and type(member).kept_bytes is Method.kept_bytes:
+        if not states_memory(member):
             raise ValueError(
                 f"memory_budget {budget:,}: {name_of(member)} does not state how much it keeps; give it a kept_bytes"
             )
     names = "+".join(map(name_of, members))
-    fixed = sum(member.kept_bytes(net, pixels) for member in members if not member.sized_by_budget)
+    fixed = sum(member.kept_bytes_after(net, pixels, len(tasks)) for member in members if not member.sized_by_budget)
     if fixed > budget:
         raise ValueError(f"method {names} keeps {fixed:,} bytes, more than memory_budget {budget:,}")
     return combine([m.fit_budget(budget - fixed, tasks) if m.sized_by_budget else m for m in members])

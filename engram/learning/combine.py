@@ -37,6 +37,8 @@ class Combined(Method):
     def __init__(self, methods: tuple[Method, ...]) -> None:
         self._members = methods
         self._by_stage = sorted(methods, key=lambda member: STAGE_ORDER.index(member.gradient_stage))
+        if untrained := [type(m).__name__ for m in methods if not m.gradient_steps]:
+            raise ValueError(f"{untrained[0]} does not train the network and cannot be combined with other methods")
         self._sole = {}
         for hook in SOLE:
             deciding = [m for m in methods if getattr(type(m), hook) is not getattr(Method, hook)]
@@ -68,6 +70,9 @@ class Combined(Method):
 
     def kept_bytes(self, net: nn.Module, pixels: int) -> int:
         return sum(member.kept_bytes(net, pixels) for member in self._members)
+
+    def kept_bytes_after(self, net: nn.Module, pixels: int, tasks: int) -> int:
+        return sum(member.kept_bytes_after(net, pixels, tasks) for member in self._members)
 
     def network(self, net: nn.Module, tasks: Tasks) -> nn.Module:
         return self._sole["network"].network(net, tasks)

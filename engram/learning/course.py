@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import copy
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 
-from engram.learning.evaluate import Evaluation, accuracy, count_correct
+from engram.learning.evaluate import Evaluation, accuracy
 from engram.learning.learner import Learner
+from engram.learning.measure import LogitMetric, pooled_accuracy, score_tasks
 from engram.learning.memory import check_memory, memory
 from engram.learning.method import Method
 from engram.learning.outcome import Checkpoint, Outcome, Progress, capture, samples
 from engram.learning.state import StateGuard
-from engram.scenarios.task import Task
+from engram.scenarios.task import Task, Tasks
 
 
 @dataclass
@@ -34,6 +35,7 @@ class Course:
     save: Callable[[Checkpoint], None] = lambda _: None
     watch: Callable[[Progress], None] = lambda _: None
     memory_budget: int | None = None
+    metrics: Mapping[str, LogitMetric] = field(default_factory=dict)
 
     def checkpoint(self, task: int, epoch: int = 0, step: int = 0) -> None:
         """Saves all that the run needs to go on from here."""
@@ -48,21 +50,27 @@ class Course:
 
     def tell(self, number: int, loss: float) -> None:
         """Tells the mean loss in task `number`, from 0."""
-        self.watch(Progress(number + 1, self.tasks, self.learner.steps, self.steps, loss))
+        self.watch(self.progress(number, loss))
+
+    def progress(self, number: int, loss: float) -> Progress:
+        return Progress(number + 1, self.tasks, self.learner.steps, self.steps, loss, learner=self.learner)
 
     def check_state(self) -> None:
         """Refuses state that is not declared, and more bytes than the method declares or may keep."""
         self.guard.check()
         check_memory(self.method, self.learner, self.memory_budget)
 
-    def measure(self, tasks: Sequence[Task], number: int) -> None:
-        """Adds a row of accuracies on these tasks, after task `number`, from 0."""
-        counts = [count_correct(self.learner, task, self.evaluation, self.method) for task in tasks]
-        self.outcome.accuracy.append([100 * right / n for right, n in counts])
-        self.outcome.pooled_accuracy = 100 * sum(right for right, _ in counts) / sum(n for _, n in counts)
-        where = Progress(number + 1, self.tasks, self.learner.steps, self.steps, self.outcome.losses[-1])
-        where.accuracy, where.samples = self.outcome.accuracy[-1], samples(self.learner, self.method)
-        self.watch(where)
+    def measure(self, tasks: Tasks, seen: int, number: int) -> None:
+        """Adds a row of scores on the first `seen` tasks, after task `number`, from 0."""
+        outcome = self.outcome
+        scored = score_tasks(
+            self.learner, tasks, seen, self.evaluation, self.method, self.metrics, outcome.extra, outcome.kept,
+            last=number == self.tasks - 1,
+        )  # fmt: skip
+        outcome.accuracy.append([one.score for one in scored])
+        outcome.pooled_accuracy = pooled_accuracy(scored)
+        where = self.progress(number, outcome.losses[-1])
+        self.watch(replace(where, accuracy=outcome.accuracy[-1], samples=samples(self.learner, self.method)))
 
     def measure_curve(self, current: Task, first: Task) -> None:
         """Adds a point to the curve of accuracies within tasks, if it is time for one."""

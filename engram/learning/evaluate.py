@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Literal, get_args
 
 import torch
 from torch import Tensor
 
+from engram.core.messages import unknown
 from engram.core.streams import own_global_generators, seed_global_generators, seed_of
 from engram.core.validation import check_values
 from engram.learning.learner import Learner, in_eval_mode, parameter_of_task
 from engram.learning.method import Method
 from engram.scenarios.task import Batch, Task
+
+Keep = Literal["net", "logits", "features"]
+"""What a run can leave beside its record."""
 
 
 @dataclass(frozen=True)
@@ -27,8 +34,16 @@ class Evaluation:
     give_task_identity: bool = False
     """Tell methods and networks which task a test image belongs to, outside task learning as well. Such results do not
     compare with those of learners that have to do without."""
+    keep: tuple[Keep, ...] = ()
+    """What the run leaves in files beside its record: the trained `net`, the `logits` of all test data after each task,
+    the `features` of all test data at the end."""
 
     def __post_init__(self) -> None:
+        given: tuple[str, ...] = (self.keep,) if isinstance(self.keep, str) else self.keep  # type: ignore[unreachable]
+        for part in given:
+            if part not in get_args(Keep):
+                raise ValueError(unknown("keep", part, get_args(Keep)))
+        object.__setattr__(self, "keep", tuple(part for part in get_args(Keep) if part in given))  # one order, one key
         check_values(self)
         if self.evaluate_every < 0:
             raise ValueError(f"evaluate_every {self.evaluate_every} is out of range; give 0 or more")
@@ -59,23 +74,68 @@ def check_network(learner: Learner, evaluation: Evaluation) -> None:
         )
 
 
-@torch.no_grad()
-def count_correct(
-    learner: Learner, task: Task, evaluation: Evaluation | None = None, method: Method | None = None
-) -> tuple[int, int]:
-    """(right, all) on a task's test images."""
-    evaluation, method = evaluation or Evaluation(), method or Method()
-    right = torch.zeros((), dtype=torch.long, device=learner.device)
+@dataclass
+class Scored:
+    """A task's test data, looked at once."""
+
+    score: float
+    """In percent."""
+    n: int
+    right: int | None
+    """How many were predicted right; None if the task is not scored so."""
+    active: slice
+    """The outputs in play."""
+    what: str = "classes"
+    """Targets of the task."""
+    logits: Tensor | None = None
+    """(n, all outputs) on the processor: what the method predicts by. Only if asked for, as the targets."""
+    targets: Tensor | None = None
+
+
+@contextmanager
+def in_evaluation(learner: Learner, task: Task) -> Iterator[None]:
+    """Test data are open, and layers as at test time; what is drawn is drawn from a stream of its own."""
     with in_eval_mode(learner.net), task.test.opened(), own_global_generators(learner.device):
         seed_global_generators(seed_of(learner.seed, "evaluation", task.index), learner.device)
+        yield
+
+
+@torch.no_grad()
+def score_task(
+    learner: Learner,
+    task: Task,
+    evaluation: Evaluation | None = None,
+    method: Method | None = None,
+    *,
+    logits: bool = False,
+) -> Scored:
+    """The score on a task's test data; with `logits`, also what it was computed from."""
+    evaluation, method = evaluation or Evaluation(), method or Method()
+    right = torch.zeros((), dtype=torch.long, device=learner.device)
+    parts: list[tuple[Tensor, Tensor]] = []
+    with in_evaluation(learner, task):
         for batch in task.test.chunks():
-            right += (predicted(learner, method, batch, evaluation) == batch.y).sum()
-    return int(right), len(task.test)
+            scores = scores_of(learner, method, batch, evaluation)
+            right += (learner.largest(scores, batch.t, batch.tasks, evaluation.mask) == batch.y).sum()
+            if logits:
+                parts.append((scores.cpu(), batch.y.cpu()))
+    n = len(task.test)
+    masked = learner.tasks.kind == "task" or evaluation.mask
+    active = learner.active(task.index) if masked else slice(0, learner.tasks.outputs)
+    found = Scored(100 * int(right) / n, n, int(right), active)
+    if logits:
+        found.logits, found.targets = torch.cat([p[0] for p in parts]), torch.cat([p[1] for p in parts])
+    return found
 
 
-def predicted(learner: Learner, method: Method, batch: Batch, evaluation: Evaluation) -> Tensor:
-    """The output that the method's scores predict for each test image. Labels do not leave the evaluator."""
-    known = learner.tasks.kind == "task" or evaluation.give_task_identity
+def known_task(learner: Learner, evaluation: Evaluation) -> bool:
+    """Whether the learner is told which task a test image belongs to."""
+    return learner.tasks.kind == "task" or evaluation.give_task_identity
+
+
+def scores_of(learner: Learner, method: Method, batch: Batch, evaluation: Evaluation) -> Tensor:
+    """What the method predicts by, (n, all outputs). Labels do not leave the evaluator."""
+    known = known_task(learner, evaluation)
     if not known or len(batch.tasks) == 1:
         scores = method.scores(learner, batch.x, batch.tasks[0] if known else None)
         check_scores(scores, len(batch.x), learner.tasks.outputs, method)
@@ -84,7 +144,7 @@ def predicted(learner: Learner, method: Method, batch: Batch, evaluation: Evalua
         for task in batch.tasks:
             here = batch.t == task
             scores[here] = method.scores(learner, batch.x[here], task)
-    return learner.largest(scores, batch.t, batch.tasks, evaluation.mask)
+    return scores
 
 
 def check_scores(scores: Tensor, images: int, outputs: int, method: Method) -> None:
@@ -94,6 +154,5 @@ def check_scores(scores: Tensor, images: int, outputs: int, method: Method) -> N
 
 
 def accuracy(learner: Learner, task: Task, evaluation: Evaluation | None = None, method: Method | None = None) -> float:
-    """Percent of a task's test images that are predicted right."""
-    right, n = count_correct(learner, task, evaluation, method)
-    return 100 * right / n
+    """The score on a task's test data: percent that are predicted right."""
+    return score_task(learner, task, evaluation, method).score

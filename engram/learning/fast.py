@@ -17,6 +17,7 @@ from torch.nn.functional import linear
 from torch.nn.modules import module as torch_modules
 from torch.optim import optimizer as torch_optimizer
 
+from engram.learning.precision import Precision
 from engram.nets.mlp import MLPNet
 from engram.scenarios.task import Batch
 
@@ -27,6 +28,7 @@ aten = torch.ops.aten
 MEAN, NOTHING_IGNORED = 1, -100
 """nll_loss's reduction, and the label that it would leave out."""
 HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
 STATE = {"adam": ("exp_avg", "exp_avg_sq"), "adagrad": ("sum",), "sgd": ()}
 """What the fused kernels keep for each parameter, besides the step count."""
 
@@ -58,27 +60,33 @@ def is_untouched(module: nn.Module) -> bool:
 
 
 @torch.no_grad()
-def layer_gradients(net: MLPNet, x: Tensor, delta: Callable[[Tensor], Tensor]) -> list[tuple[Tensor, Tensor]]:
+def layer_gradients(
+    net: MLPNet, x: Tensor, delta: Callable[[Tensor], Tensor], precision: Precision = "fp32"
+) -> list[tuple[Tensor, Tensor]]:
     """What back-propagation leaves at each layer: its input, and the loss's gradient at its output.
 
     `delta` gives the gradient at the logits. A weight's gradient is then gradientᵀ · input, and squared per-sample
     gradients are (gradient²)ᵀ · input². It calls the kernels that autograd calls, without its bookkeeping.
     """
-    layers = net.layers
-    inputs = [x]
-    for layer in layers[:-1]:
-        inputs.append(torch.relu_(linear(inputs[-1], layer.weight, layer.bias)))
-    g = delta(linear(inputs[-1], layers[-1].weight, layers[-1].bias))
+    dtype = DTYPES[precision]
+    layers = [(layer.weight.to(dtype), layer.bias.to(dtype)) for layer in net.layers]  # themselves, unless bf16
+    inputs = [x.to(dtype)]
+    for weight, bias in layers[:-1]:
+        inputs.append(torch.relu_(linear(inputs[-1], weight, bias)))
+    g = delta(linear(inputs[-1], *layers[-1]).float()).to(dtype)
     pairs = [(inputs[-1], g)]
     for below, above in reversed(list(pairwise(range(len(layers))))):
-        g = aten.threshold_backward(g.mm(layers[above].weight), inputs[above], 0)
+        g = aten.threshold_backward(g.mm(layers[above][0]), inputs[above], 0)
         pairs.append((inputs[below], g))
     return pairs[::-1]
 
 
-def gradients_from(net: MLPNet, x: Tensor, delta: Callable[[Tensor], Tensor]) -> list[Tensor]:
-    """Of every parameter, in the order of `parameters()`."""
-    return [gradient for a, g in layer_gradients(net, x, delta) for gradient in (g.t().mm(a), g.sum(0))]
+def gradients_from(
+    net: MLPNet, x: Tensor, delta: Callable[[Tensor], Tensor], precision: Precision = "fp32"
+) -> list[Tensor]:
+    """Of every parameter, in the order of `parameters()`, as 32-bit floats."""
+    pairs = layer_gradients(net, x, delta, precision)
+    return [gradient.float() for a, g in pairs for gradient in (g.t().mm(a), g.sum(0))]
 
 
 def loss_and_gradients(learner: Learner, net: MLPNet, batch: Batch) -> tuple[Tensor, list[Tensor]]:
@@ -90,7 +98,7 @@ def loss_and_gradients(learner: Learner, net: MLPNet, batch: Batch) -> tuple[Ten
         losses.append(loss)
         return gradient
 
-    gradients = gradients_from(net, batch.x, delta)
+    gradients = gradients_from(net, batch.x, delta, learner.precision)
     return losses[0], gradients
 
 

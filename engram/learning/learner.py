@@ -20,6 +20,7 @@ from engram.core.validation import check_values
 from engram.learning import fast
 from engram.learning.augment import augment_images, check_augmentation
 from engram.learning.optimizer import Optimizer, accepted_options
+from engram.learning.precision import Precision, products
 from engram.learning.schedule import Schedule, check_schedule, rate_at
 from engram.scenarios.task import Batch, Data, Tasks
 
@@ -73,6 +74,9 @@ class Training:
     boundary_every: int = 0
     """On a stream without boundaries, steps after which methods that need boundaries consolidate, as if a task had
     ended; 0: never."""
+    precision: Precision = "fp32"
+    """Of the matrix products and convolutions of a training step; weights, optimiser state, losses, importances and
+    evaluation are always fp32. bf16 is refused on processors without bfloat16 products."""
 
     def __post_init__(self) -> None:
         for f in fields(self):  # lists, as JSON and TOML have them, are tuples here
@@ -211,6 +215,8 @@ class Learner:
         self.one = torch.ones((), device=device)
         self.watch: Callable[[float], None] = lambda _: None
         """Told the mean loss now and then by methods that train something beside the network."""
+        self.precision: Precision = "fp32"
+        """Of products at this moment: for the loss of a step what training asks for, else fp32."""
         self._streams: dict[tuple[int, str], torch.Generator] = {}
         self._output_layer: str | None = None
         self.new_optimizer()
@@ -271,8 +277,16 @@ class Learner:
 
     def logits(self, x: Tensor, t: Tensor | None = None) -> Tensor:
         """(batch, pixels) → (batch, all outputs). `t`, the task of each sample, reaches networks that take it."""
-        out: Tensor = self.net(*self.inputs(x, t))
-        return out
+        if self.precision == "fp32":
+            out: Tensor = self.net(*self.inputs(x, t))
+            return out
+        return self._logits_and_output(x, t)[0]
+
+    def _logits_and_output(self, x: Tensor, t: Tensor | None) -> tuple[Tensor, Tensor]:
+        """Logits as 32-bit floats, and what the network returned."""
+        with products(self.precision, self.device):
+            out: Tensor = self.net(*self.inputs(x, t))
+        return out.float(), out
 
     def inputs(self, x: Tensor, t: Tensor | None) -> tuple[Tensor, ...]:
         """What the network is called with: x, and t if its `forward` takes an argument of that name."""
@@ -302,11 +316,11 @@ class Learner:
 
         handles = [module.register_forward_hook(note) for module in candidates]
         try:
-            logits = self.logits(x, t)
+            _, returned = self._logits_and_output(x, t)
         finally:
             for handle in handles:
                 handle.remove()
-        last = [(module, features) for module, features, output in calls if output is logits]
+        last = [(module, features) for module, features, output in calls if output is returned]
         if len(last) != 1:
             raise ValueError(
                 f"{type(self.net).__name__} has no output layer to take features from: its output is not that of "
@@ -315,7 +329,7 @@ class Learner:
             )
         module, features = last[0]
         self._output_layer = candidates[module]
-        return features
+        return features.float()
 
     def active(self, task: int) -> slice:
         """The outputs in play for a task: its own head, those seen so far, or all."""
@@ -398,7 +412,7 @@ class Learner:
     def gradients_from(self, x: Tensor, delta: Callable[[Tensor], Tensor], t: Tensor | None = None) -> Params:
         """Of any function of the outputs, given its gradient at the logits."""
         if fast.has_closed_form(self.net):
-            return fast.gradients_from(self.net, x, delta)
+            return fast.gradients_from(self.net, x, delta, self.precision)
         with torch.enable_grad():
             logits = self.logits(x, t)
         return self._gradients_of(logits, delta(logits.detach()))
@@ -413,8 +427,18 @@ class Learner:
         teacher.net = copy.deepcopy(self.net).requires_grad_(False).eval()
         teacher.params = []
         teacher._streams = {}
+        teacher.precision = "fp32"
         del teacher.optimizer
         return teacher
+
+    @contextmanager
+    def step_precision(self) -> Iterator[None]:
+        """For the loss of a step and its gradients: products have the precision that training asks for."""
+        self.precision = self.training.precision
+        try:
+            yield
+        finally:
+            self.precision = "fp32"
 
     def rng(self, purpose: str) -> torch.Generator:
         """The random stream of this run, task and purpose: one, which a second call in the same task continues."""

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from engram.learning.buffer import Buffer
 from engram.learning.learner import Learner
 from engram.learning.method import Method
+from engram.scenarios.task import Tasks
 
 
 class MemoryBudgetError(ValueError):
@@ -46,11 +47,18 @@ def memory(method: Method) -> dict[str, dict[str, int]]:
     return ledger
 
 
-def declared_bytes(method: Method, net: nn.Module, pixels: int) -> int | None:
+def states_memory(member: Method) -> bool:
+    """Whether a method says how much it keeps."""
+    cls = type(member)
+    stated = cls.kept_bytes is not Method.kept_bytes or cls.kept_bytes_after is not Method.kept_bytes_after
+    return stated or not member.kept
+
+
+def declared_bytes(method: Method, net: nn.Module, tasks: Tasks) -> int | None:
     """What a method states that it keeps; None if one of its members keeps something and does not state how much."""
-    if any(member.kept and type(member).kept_bytes is Method.kept_bytes for member in method.members()):
+    if not all(map(states_memory, method.members())):
         return None
-    return method.kept_bytes(net, pixels)
+    return method.kept_bytes_after(net, math.prod(tasks.shape), len(tasks))
 
 
 def check_memory(method: Method, learner: Learner, budget: int | None = None) -> None:
@@ -60,9 +68,9 @@ def check_memory(method: Method, learner: Learner, budget: int | None = None) ->
         parts = {name: bytes_of(getattr(member, name, None)) for name in member.kept}
         measured = sum(parts.values())
         total += measured
-        if type(member).kept_bytes is Method.kept_bytes:
+        if not states_memory(member):
             continue
-        declared = member.kept_bytes(learner.net, math.prod(learner.tasks.shape))
+        declared = member.kept_bytes_after(learner.net, math.prod(learner.tasks.shape), len(learner.tasks))
         if measured > declared:
             raise MemoryBudgetError(
                 f"{type(member).__name__} keeps {measured:,} bytes after task {learner.task + 1} ({in_words(parts)}) "

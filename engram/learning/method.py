@@ -55,6 +55,8 @@ class Method:
     """Whether a step costs more once there is a past: it goes over old data, or asks an old network."""
     sized_by_budget: ClassVar[bool] = False
     """Whether `fit_budget` can make it keep more or less."""
+    gradient_steps: ClassVar[bool] = True
+    """Whether the network is trained. If not, each task is one epoch, in which `after_step` gets every batch."""
     checkpoints: ClassVar[str] = "task"
     """`task`: resumable at each boundary; `epoch`: after each epoch too (nothing is kept within a task)."""
 
@@ -84,6 +86,10 @@ class Method:
         To keep more than is declared here is an error.
         """
         return 0
+
+    def kept_bytes_after(self, net: nn.Module, pixels: int, tasks: int) -> int:
+        """The same for a sequence of so many tasks. Methods that keep something of each task state this instead."""
+        return self.kept_bytes(net, pixels)
 
     def fit_budget(self, budget: int, tasks: Tasks) -> Method:
         """The method in the size at which it keeps at most so many bytes."""
@@ -119,7 +125,10 @@ class Method:
         """Between the backward pass and the optimiser's step: penalties in closed form, projections."""
 
     def after_step(self, learner: Learner, batch: Batch) -> None:
-        """After the optimiser's step. The images of the batch are not augmented, so that they can be stored."""
+        """After the optimiser's step, or instead of it if the method takes none (`gradient_steps`).
+
+        The images of the batch are not augmented, so that they can be stored.
+        """
 
     def end_task(self, learner: Learner, task: Task) -> None:
         """After a task's last step, while its training data may still be read."""

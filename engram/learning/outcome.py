@@ -33,6 +33,9 @@ class Progress:
     """Percent on each seen task: right after a task."""
     samples: NDArray[np.uint8] | None = None
     """Images that the method's generator draws, if it has one: right after a task. (n, h, w) or (n, h, w, 3)"""
+    learner: Learner | None = None
+    """The learner itself, with its network, its weights (`params`) and the gradients of the last step (`p.grad`): to be
+    read, not changed. None if the run is in another process."""
 
 
 @dataclass
@@ -65,6 +68,10 @@ class Outcome:
     """On a stream without boundaries `no`, or how often boundaries were made up (`every 100 steps`); else empty."""
     network: dict[str, Any] = field(default_factory=dict)
     """`class` and `parameters` of the network that was trained, if the method replaced the one asked for."""
+    extra: dict[str, list[list[Any]]] = field(default_factory=dict)
+    """By metric on logits: entry [i][j] on task j after task i."""
+    kept: dict[str, Any] = field(default_factory=dict)
+    """Tensors that the run leaves beside its record, if asked for."""
 
 
 class MisfitError(ValueError):

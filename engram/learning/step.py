@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -13,6 +14,7 @@ from engram.learning import fast
 from engram.learning.augment import check_augmentable
 from engram.learning.learner import Learner, Training
 from engram.learning.method import Method
+from engram.learning.precision import check_precision
 from engram.nets.net import Net
 from engram.scenarios.task import Batch, Tasks
 
@@ -27,6 +29,7 @@ class DivergedError(ArithmeticError):
 def new_learner(tasks: Tasks, method: Method, net: Net, training: Training, seed: int, device: torch.device) -> Learner:
     """A learner with a freshly drawn network."""
     check_augmentable(training.augment, tasks)
+    check_precision(training.precision, device)
     with own_global_generators(device):
         seed_global_generators(seed_of(seed, "init"), device)
         asked = net.build(tasks.shape, tasks.outputs)
@@ -48,6 +51,13 @@ def count_parameters(net: nn.Module) -> int:
     return sum(p.numel() for p in net.parameters())
 
 
+def training_of_task(method: Method, training: Training, number: int) -> Training:
+    """How a task is trained, the first being number 0. A method without gradient steps sees every image once."""
+    if method.gradient_steps:
+        return training.for_task(number)
+    return replace(training, epochs=1, steps=0, drop_last=False)
+
+
 def seed_layers(learner: Learner, when: str) -> None:
     """Seeds the global generators, which dropout and augmentation draw from, by a stream of their own.
 
@@ -57,10 +67,14 @@ def seed_layers(learner: Learner, when: str) -> None:
 
 
 def take_step(learner: Learner, method: Method, batch: Batch) -> Tensor:
-    """One step of training on a batch; its loss."""
+    """One step of training on a batch; its loss, 0 if the network is not trained."""
+    if not method.gradient_steps:
+        method.after_step(learner, batch)
+        return torch.zeros((), device=learner.device)
     learner.apply_schedule()
     augmented = learner.augment(batch)
-    loss = backward(learner, method, augmented)
+    with learner.step_precision():
+        loss = backward(learner, method, augmented)
     method.adjust_gradients(learner, augmented)
     learner.clip_gradients()
     learner.optimizer.step()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import torch
 from torch import Tensor
@@ -13,6 +13,7 @@ from engram.learning.course import Course
 from engram.learning.evaluate import Evaluation, check_needs, check_network
 from engram.learning.hooks import check_class
 from engram.learning.learner import Training, batches
+from engram.learning.measure import LogitMetric, check_metrics
 from engram.learning.method import Method
 from engram.learning.outcome import Checkpoint as Checkpoint
 from engram.learning.outcome import MisfitError as MisfitError
@@ -21,7 +22,7 @@ from engram.learning.outcome import Progress as Progress
 from engram.learning.outcome import restore
 from engram.learning.state import StateGuard
 from engram.learning.step import CHECK_EVERY as CHECK_EVERY
-from engram.learning.step import DivergedError, check_weights, network_facts, seed_layers
+from engram.learning.step import DivergedError, check_weights, network_facts, seed_layers, training_of_task
 from engram.learning.step import finite as finite
 from engram.learning.step import new_learner as new_learner
 from engram.learning.step import take_step as take_step
@@ -43,6 +44,7 @@ def train(
     resume: Checkpoint | None = None,
     watch: Callable[[Progress], None] = lambda _: None,
     memory_budget: int | None = None,
+    metrics: Mapping[str, LogitMetric] | None = None,
 ) -> Outcome:
     """Trains a fresh network on the tasks and returns what was measured.
 
@@ -55,8 +57,9 @@ def train(
     evaluation, device = evaluation or Evaluation(), torch.device(device)
     tasks = tasks.for_batch(training.batch)
     check_method_here(method, tasks, training, evaluation)
+    check_metrics(metrics or {}, method)
     guard = StateGuard(method)
-    plan = plan_stream(tasks, training) if learns_stream(tasks, method) else None
+    plan = plan_stream(tasks, method, training) if learns_stream(tasks, method) else None
     shown = tasks if plan is None else view_of_learner(tasks, plan, training.boundary_every)
     with tasks.guarded(), own_global_generators(device):
         learner = new_learner(shown, method, net, training, seed, device)
@@ -79,6 +82,7 @@ def train(
             save=save,
             watch=watch,
             memory_budget=memory_budget,
+            metrics=metrics or {},
         )  # fmt: skip
         if evaluation.forward_transfer and not outcome.untrained:
             outcome.untrained = [course.accuracy(task) for task in tasks[1:]]
@@ -105,13 +109,13 @@ def check_method_here(method: Method, tasks: Tasks, training: Training, evaluati
 def task_steps(method: Method, training: Training, curriculum: Sequence[Task]) -> list[int]:
     """Optimiser steps of the network in each task."""
     sizes = method.pass_sizes([len(task.train) for task in curriculum])
-    return [training.for_task(number).steps_for(size) for number, size in enumerate(sizes)]
+    return [training_of_task(method, training, number).steps_for(size) for number, size in enumerate(sizes)]
 
 
 def total_steps(method: Method, training: Training, tasks: Tasks) -> int:
     """Optimiser steps of a whole run, those of helpers included."""
     if learns_stream(tasks, method):
-        return method.networks * len(plan_stream(tasks, training).sizes)
+        return method.networks * len(plan_stream(tasks, method, training).sizes)
     return method.networks * sum(task_steps(method, training, method.curriculum(tasks)))
 
 
@@ -128,7 +132,7 @@ def learn_tasks(
     for number, task in enumerate(curriculum):
         if number < outcome.resumed_after_task:
             continue
-        learner.training = training.for_task(number)
+        learner.training = training_of_task(course.method, training, number)
         learner.steps_before_task, learner.steps_of_run = sum(steps[:number]), sum(steps)
         learner.begin_task(task.index, steps[number])
         skip = outcome.resumed_after_epoch if number == outcome.resumed_after_task else 0
@@ -139,7 +143,7 @@ def learn_tasks(
         with task.train.opened(load=True):
             learn(course, task, tasks[0], number, skip, streams if skip else {})
         course.check_state()
-        course.measure(tasks[: task.index + 1], number)
+        course.measure(tasks, task.index + 1, number)
         course.pass_boundary()
         course.checkpoint(number + 1)
 

@@ -19,7 +19,7 @@ from engram.learning.course import Course
 from engram.learning.evaluate import Evaluation
 from engram.learning.learner import Training
 from engram.learning.method import Method
-from engram.learning.step import CHECK_EVERY, check_weights, finite, seed_layers, take_step
+from engram.learning.step import CHECK_EVERY, check_weights, finite, seed_layers, take_step, training_of_task
 from engram.scenarios.stream import Plan, Reader, Shown, outputs_of
 from engram.scenarios.task import Batch, Task, Tasks, pool
 
@@ -99,10 +99,10 @@ def states_needs(cls: type[Method], hook: str) -> bool:
 # what is shown --------------------------------------------------------------------------------------------------------
 
 
-def plan_stream(tasks: Tasks, training: Training) -> Plan:
+def plan_stream(tasks: Tasks, method: Method, training: Training) -> Plan:
     """What the stream shows in which step."""
     assert tasks.stream is not None
-    lengths = [training.for_task(task.index).samples_for(len(task.train)) for task in tasks]
+    lengths = [training_of_task(method, training, task.index).samples_for(len(task.train)) for task in tasks]
     return tasks.stream.plan(tasks, lengths, training.batch, training.drop_last)
 
 
@@ -248,7 +248,7 @@ class StreamLoop:
         check_weights(self.learner)
         self.total, self.since = torch.zeros_like(self.total), 0
         self.course.check_state()
-        self.course.measure(self.tasks, self.place)
+        self.course.measure(self.tasks, len(self.tasks), self.place)
         self.place += 1
         if self.course.evaluation.forward_transfer and self.place < len(self.tasks):
             outcome.before.append(outcome.accuracy[-1][self.place])

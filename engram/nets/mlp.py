@@ -58,12 +58,13 @@ class MLPNet(nn.Module):
         return f"layer{len(self._modules)}"
 
     def forward(self, x: Tensor) -> Tensor:
-        """(batch, pixels) → (batch, outputs)"""
+        """(batch, pixels) or (batch, channels, height, width) → (batch, outputs)"""
         out: Tensor = self.layers[-1](self.features(x))
         return out
 
     def features(self, x: Tensor) -> Tensor:
-        """(batch, pixels) → (batch, last hidden)"""
+        """(batch, pixels) or (batch, channels, height, width) → (batch, last hidden)"""
+        x = x.flatten(1)
         for layer in self.layers[:-1]:
             x = torch.relu(layer(x))
         return x

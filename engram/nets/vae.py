@@ -22,11 +22,13 @@ VAEOutput = tuple[Tensor, Tensor, Tensor]
 class Generator(nn.Module):
     """What lies behind an encoder: maps to the latent mean and log-variance, and the decoder, the encoder's mirror."""
 
-    def __init__(self, pixels: int, hidden: Sequence[int], latent: int = LATENT) -> None:
+    def __init__(
+        self, pixels: int, hidden: Sequence[int], latent: int = LATENT, log_variance_bias: bool = True
+    ) -> None:
         super().__init__()
         self.latent = latent
         self.mean = nn.Linear(hidden[-1], latent)
-        self.log_variance = nn.Linear(hidden[-1], latent)
+        self.log_variance = nn.Linear(hidden[-1], latent, bias=log_variance_bias)
         self.decoder = nn.ModuleList(nn.Linear(a, b) for a, b in pairwise((latent, *reversed(hidden), pixels)))
 
     def forward(self, features: Tensor, noise: Tensor) -> VAEOutput:
@@ -53,17 +55,28 @@ class Generator(nn.Module):
 class VAE(nn.Module):
     """An encoder of fully connected layers and a `Generator`."""
 
-    def __init__(self, pixels: int, hidden: Sequence[int], latent: int = LATENT) -> None:
+    def __init__(
+        self, pixels: int, hidden: Sequence[int], latent: int = LATENT, log_variance_bias: bool = True
+    ) -> None:
         super().__init__()
         self.encoder = nn.ModuleList(nn.Linear(a, b) for a, b in pairwise((pixels, *hidden)))
-        self.generator = Generator(pixels, hidden, latent)
+        self.generator = Generator(pixels, hidden, latent, log_variance_bias)
 
     def forward(self, x: Tensor, noise: Tensor) -> VAEOutput:
         """(batch, pixels), (batch, latent) → logits of the pixels, mean, log-variance"""
+        output: VAEOutput = self.generator(self.features(x), noise)
+        return output
+
+    def features(self, x: Tensor) -> Tensor:
+        """(batch, pixels) → (batch, last hidden)"""
         for layer in self.encoder:
             x = torch.relu_(layer(x))
-        output: VAEOutput = self.generator(x, noise)
-        return output
+        return x
+
+    def posterior(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """(batch, pixels) → mean and log-variance of the latent variables given the images, (batch, latent) each"""
+        features = self.features(x)
+        return self.generator.mean(features), self.generator.log_variance(features)
 
 
 class FeedbackNet(nn.Module):

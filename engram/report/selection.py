@@ -10,7 +10,10 @@ from engram.runs.defaults import Protocol, default_setting
 from engram.runs.records import Record
 from engram.runs.setting import Setting, setting_of_record
 
-FAMILIES = ("plain", "penalty", "distillation", "rehearsal", "gradient memory", "generative", "offline")
+FAMILIES = (
+    "plain", "penalty", "distillation", "rehearsal", "gradient memory", "generative", "structural", "frozen features",
+    "offline",
+)  # fmt: skip
 """The families of methods, in the order in which figures show them; others follow."""
 OTHER_FAMILY = "own or combined"
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from torch import nn
 
-from engram.core.registry import METHODS, NETS
+from engram.core.registry import METHODS, METRICS, NETS
 from engram.data.images import Images
 from engram.learning.combine import combine
 from engram.learning.evaluate import Evaluation
@@ -70,6 +70,43 @@ def check_net_argument(value: Any) -> Net:
         f"net {value!r:.60} is not a recipe of a network: give one, as in engram.MLP(400, 400), an nn.Module class "
         "with a constructor (shape, outputs), or a function of these two that returns a module"
     )
+
+
+def check_metrics_argument(values: Any) -> tuple[Any, ...]:
+    """Names, metrics and functions as metrics on logits, each once."""
+    base = METRICS.base_class()
+    if isinstance(values, str | FunctionType | base) or not isinstance(values, Sequence):
+        raise TypeError(f"metrics {values!r:.60} is not a list; give a list, as in metrics=[my_metric]")
+    found: list[Any] = []
+    for value in values:
+        if isinstance(value, str):
+            metric = METRICS.find(value)()
+        elif isinstance(value, type) and issubclass(value, base):
+            raise TypeError(f"metric {value.__name__} is a class; give an instance: {value.__name__}()")
+        elif isinstance(value, base):
+            metric = value
+        elif isinstance(value, FunctionType):
+            metric = base.from_function(value)
+        else:
+            raise TypeError(
+                f"metric {value!r:.60} is none: give a name, an instance of engram.Metric, or a function of "
+                "(logits, targets, active)"
+            )
+        if not metric.is_measured:
+            raise ValueError(f"metric {METRICS.name_of(metric)} is read from the record: it need not be asked for")
+        found.append(metric)
+    names = [METRICS.name_of(metric) for metric in found]
+    for name, metric in zip(names, found, strict=True):
+        if names.count(name) > 1:
+            raise ValueError(f"metric {name} is given twice; give each once, and metrics of your own different names")
+        if name in METRICS.built_in and type(metric) is not METRICS[name]:
+            raise ValueError(f"there is a metric {name} already; give yours another name")
+    return tuple(found)
+
+
+def check_keep(values: Any) -> tuple[Any, ...]:
+    """`keep=`: one word or several."""
+    return (values,) if isinstance(values, str) else tuple(values)
 
 
 def check_part(name: str, value: Any, cls: type[Any]) -> Any:

@@ -20,4 +20,5 @@ def kept_on_mnist(scenario: str, method: str) -> int:
     with torch.device("meta"):
         net = new_net(NETS["mlp"], {"hidden": setting.value("net.hidden")}).build((1, side, side), outputs)
     fields = {n.partition(".")[2]: value for n, value in setting.values.items() if n.startswith("method.")}
-    return int(METHODS[method](**fields).kept_bytes(net, math.prod((1, side, side))))
+    tasks = {"split": 5, "permuted": 10}[name.maker]
+    return int(METHODS[method](**fields).kept_bytes_after(net, math.prod((1, side, side)), tasks))

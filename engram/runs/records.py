@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,9 @@ from engram.core.durable import sync_folder
 from engram.core.messages import Say, tell
 from engram.core.system import lock_file
 from engram.runs.soundness import MAY_HOLD_CONTROL, drop_control, is_sound_record
+
+NOT_WRITTEN = frozenset({"reused", "left"})
+"""Fields of a record that its line does not have."""
 
 
 @dataclass
@@ -42,16 +45,19 @@ class Record:
     memory: dict[str, dict[str, int]] = field(default_factory=dict)
     search: dict[str, Any] = field(default_factory=dict)
     """Of a search's runs: `stage` (trial or final), `selected_on` (holdout or test), and the `point` of the grid."""
+    extra: dict[str, list[list[Any]]] = field(default_factory=dict)
+    """By metric on logits: entry [i][j], a number or a list of numbers, on task j after task i."""
     environment: dict[str, Any] = field(default_factory=dict)
     error: str | None = None
     """The traceback, where the run failed."""
     reused: bool = field(default=False, compare=False)
     """Whether it was read rather than run; not written."""
+    left: Any = field(default=None, compare=False, repr=False)
+    """What the run left beside its record, if it was asked to keep something; in a file of its own."""
 
     def to_json(self) -> str:
         """One line; fields that hold nothing are left out."""
-        values = asdict(self)
-        del values["reused"]
+        values = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in NOT_WRITTEN}
         kept = {name: value for name, value in values.items() if value not in (None, [], {})}
         return json.dumps({"accuracy": [], "memory": {}, "forgetting": None, "average_accuracy": None, **kept})
 
@@ -61,8 +67,42 @@ class Record:
         values = json.loads(line)
         if MAY_HOLD_CONTROL.search(line):
             values = drop_control(values)
-        known = {f.name for f in fields(cls)} - {"reused"}
+        known = {f.name for f in fields(cls)} - NOT_WRITTEN
         return cls(**{name: value for name, value in values.items() if name in known})
+
+    def part_left(self, name: str) -> Any:
+        """A part of what the run left: `net`, `logits`, `targets`, `predictions`, `features`."""
+        if self.left is None:
+            raise ValueError(
+                'this record comes without what its run may have left: give eg.run keep=("net", "logits", "features"), '
+                "or read the record with engram.load(key, out=folder)"
+            )
+        return getattr(self.left, name) if name in ("net", "predictions") else self.left.part(name)
+
+    @property
+    def net(self) -> Any:
+        """The trained network, if the run kept it."""
+        return self.part_left("net")
+
+    @property
+    def logits(self) -> Any:
+        """`logits[i][j]`: (n, all outputs) for the test samples of task j after task i, if the run kept them."""
+        return self.part_left("logits")
+
+    @property
+    def targets(self) -> Any:
+        """`targets[j]`: what is right for the test samples of task j, if the run kept its logits."""
+        return self.part_left("targets")
+
+    @property
+    def predictions(self) -> Any:
+        """`predictions[i][j]`: the outputs predicted for task j after task i, if the run kept its logits."""
+        return self.part_left("predictions")
+
+    @property
+    def features(self) -> Any:
+        """`features[j]`: the input of the output layer for the test samples of task j at the end, if they were kept."""
+        return self.part_left("features")
 
 
 def canonical(value: Any) -> Any:

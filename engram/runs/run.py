@@ -20,12 +20,13 @@ from torch import nn
 
 from engram.core.facts import ROOT
 from engram.core.messages import Say, tell
-from engram.core.registry import METHODS
+from engram.core.registry import METHODS, METRICS
+from engram.core.streams import own_global_generators
 from engram.core.system import peak_mb
 from engram.core.version import VERSION
 from engram.learning import metrics
 from engram.learning.budget import fit_budget
-from engram.learning.evaluate import Evaluation
+from engram.learning.evaluate import Evaluation, Keep
 from engram.learning.learner import Training
 from engram.learning.method import Method
 from engram.learning.train import Checkpoint, MisfitError, Outcome, Progress, train
@@ -34,12 +35,15 @@ from engram.nets.mlp import MLP
 from engram.nets.net import Net
 from engram.runs.arguments import (
     check_evaluation,
+    check_keep,
     check_method_argument,
+    check_metrics_argument,
     check_net_argument,
     check_scenario_argument,
     check_training,
 )
 from engram.runs.checkpoints import Checkpoints
+from engram.runs.left import Left, attach_left
 from engram.runs.records import Record
 from engram.runs.spec import Spec
 from engram.runs.store import Store
@@ -61,6 +65,8 @@ def run(
     freeze: Freeze = "none",
     out: str | Path | None = None,
     watch: Callable[[Progress], None] = lambda _: None,
+    metrics: Sequence[Any] = (),
+    keep: Sequence[Keep] = (),
 ) -> Record:
     """Trains a method, or several together, on a scenario and returns the record.
 
@@ -78,9 +84,15 @@ def run(
         weights: A file of weights that the network starts from: safetensors, or a saved state dict.
         freeze: `backbone`: only the output layer is trained.
         out: A folder for the record: an interrupted run goes on where it stopped, a recorded one is not run again.
-        watch: Called with the progress now and then.
+        watch: Called with the progress now and then: every 50 steps and after each task. `progress.learner` has the
+            network, its weights and gradients; what is drawn at random there does not change the run.
+        metrics: Metrics on logits that are measured besides, on all seen tasks after each task: names, instances of
+            `Metric`, or functions `(logits, targets, active)`. What they find is in `record.extra`.
+        keep: What the run leaves besides the record: `net`, `logits`, `features`; they are `record.net` and so on, and
+            in a file if there is a folder `out`.
     """
     scenario, method = check_scenario_argument(scenario), check_method_argument(method)
+    evaluation = Evaluation() if evaluation is None else check_evaluation(evaluation)
     recipe = MLP() if net is None else check_net_argument(net)
     if memory_budget is not None:
         tasks = scenario.tasks(seed)
@@ -90,13 +102,19 @@ def run(
         method,
         recipe,
         Training(optimizer=method.optimizer) if training is None else check_training(training),
-        Evaluation() if evaluation is None else check_evaluation(evaluation),
+        replace(evaluation, keep=check_keep(keep)) if keep else evaluation,
         seed,
         threads,
         resolve_device(device),
         Start(str(weights or ""), freeze),
+        check_metrics_argument(metrics),
     )
-    return run_spec(spec, Path(out) if out is not None else None, watch=watch)
+
+    def watch_apart(progress: Progress) -> None:
+        with own_global_generators(torch.device(spec.device)):
+            watch(progress)
+
+    return run_spec(spec, Path(out) if out is not None else None, watch=watch_apart)
 
 
 def run_spec(
@@ -111,7 +129,7 @@ def run_spec(
         return compute(spec, watch=watch)
     store = Store(out, say)
     if found := store.finished().get(spec.key):
-        return found
+        return attach_left(found, out, spec)
     lock = store.lock_run(spec.key)
     if lock is None:
         say(f"{spec}: another process runs it; waiting for its record")
@@ -119,7 +137,7 @@ def run_spec(
         assert lock is not None
     try:
         if found := store.finished().get(spec.key):  # by whom we have waited for
-            return found
+            return attach_left(found, out, spec)
         checkpoints = Checkpoints(store.checkpoints(spec.key), say)
         record = compute(spec, save=checkpoints.save, resume=checkpoints.latest(), watch=watch, say=say)
         store.add(record)
@@ -139,6 +157,9 @@ def compute(
 ) -> Record:
     """Runs a spec here and now, from its start if the checkpoint does not fit; what it returns is not written yet."""
     record = begin_record(spec)  # names the code that runs, whatever becomes of its files meanwhile
+    metrics = {METRICS.name_of(metric): metric for metric in spec.metrics}
+    if "logits" in spec.evaluation.keep:
+        metrics.setdefault("confusion", METRICS["confusion"]())
 
     def outcome(resume: Checkpoint | None) -> Outcome:
         with process_state(spec.threads):
@@ -154,13 +175,15 @@ def compute(
                 resume=resume,
                 watch=watch,
                 memory_budget=memory_budget,
+                metrics=metrics,
             )
 
     try:
-        return complete_record(record, outcome(resume))
+        found = outcome(resume)
     except MisfitError as error:
         say(f"{spec}: {error}; it starts anew")
-        return complete_record(record, outcome(None))
+        found = outcome(None)
+    return replace(complete_record(record, found), left=Left(found.kept, spec) if found.kept else None)
 
 
 def failed_record(spec: Spec, error: str) -> Record:
@@ -206,6 +229,7 @@ def complete_record(record: Record, outcome: Outcome) -> Record:
         steps=outcome.steps,
         seconds=outcome.seconds,
         memory=outcome.memory,
+        extra=outcome.extra,
         environment={
             **record.environment,
             "peak_mb": round(peak_mb()),

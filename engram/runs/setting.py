@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import cache, cached_property
 from typing import Any
 
 from engram.core.code import hash_code
 from engram.core.facts import COMPUTED, class_facts
-from engram.core.registry import METHODS, NETS, SCENARIOS
+from engram.core.registry import METHODS, METRICS, NETS, SCENARIOS
 from engram.runs.records import Record, canonical, supersedes
 from engram.scenarios.names import maker_of
 
@@ -119,6 +119,15 @@ def evaluation_defaults() -> Mapping[str, Any]:
     return class_facts("engram.learning.evaluate", "Evaluation").defaults
 
 
+def metric_json(metric: Any) -> dict[str, Any]:
+    """A metric as specs state it: name, fields and, of one from outside the package, a hash of its code."""
+    code = hash_code(type(metric))
+    values = {f.name: getattr(metric, f.name) for f in fields(metric)}
+    stated = {"name": METRICS.name_of(metric), **values, **({OWN_CODE: code} if code else {})}
+    found: dict[str, Any] = json.loads(json.dumps(stated))
+    return found
+
+
 def setting_of_record(record: Record) -> Setting:
     """The setting that a record was made with."""
     given = dict(flat_values(record.spec))
@@ -130,13 +139,13 @@ def setting_of_record(record: Record) -> Setting:
 
 def flat_values(spec: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     """The values of a recorded spec by flat name, without what decides nothing about the result."""
-    for group, fields in spec.items():
-        if group == "method" and isinstance(fields, list):
-            for member in fields:
-                prefix = "method" if len(fields) == 1 else f"method.{member.get('name')}"
+    for group, content_of in spec.items():
+        if group == "method" and isinstance(content_of, list):
+            for member in content_of:
+                prefix = "method" if len(content_of) == 1 else f"method.{member.get('name')}"
                 yield from ((f"{prefix}.{name}", value) for name, value in member.items() if name not in OMITTED)
-        elif isinstance(fields, Mapping):
-            for name, value in fields.items():
+        elif isinstance(content_of, Mapping):
+            for name, value in content_of.items():
                 if group == "evaluation" and name not in COUNTED_EVALUATION:
                     continue
                 if name not in OMITTED or (group, name) == ("net", "name"):

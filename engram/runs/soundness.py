@@ -43,6 +43,7 @@ def is_sound_record(record: Record) -> bool:
         and isinstance(record.curve, list)
         and all(isinstance(at, dict) and are_bounded([at.get(name) for name in AT]) for at in record.curve)
         and is_memory(record.memory)
+        and is_extra(record.extra)
         and all(is_plain(value) for value in (record.spec, record.environment, record.search))
         and is_spec(record.spec)
         and isinstance(record.environment, dict)
@@ -65,8 +66,8 @@ def is_spec(spec: Any) -> bool:
         isinstance(spec, dict)
         and all(isinstance(spec.get(group, {}), dict) for group in GROUPS)
         and is_names(spec.get("scenario", {}).get("images", {}))
-        and isinstance(spec.get("method", []), list)
-        and all(isinstance(member, dict) for member in spec.get("method", []))
+        and all(isinstance(spec.get(group, []), list) for group in ("method", "metrics"))
+        and all(isinstance(member, dict) for group in ("method", "metrics") for member in spec.get(group, []))
     )
 
 
@@ -87,6 +88,21 @@ def is_memory(memory: Any) -> bool:
         isinstance(parts, dict) and all(is_whole(size) and size >= 0 for size in parts.values())
         for parts in memory.values()
     )
+
+
+def is_extra(extra: Any) -> bool:
+    """Whether it is rows of numbers, or of lists of numbers, by name."""
+    return isinstance(extra, dict) and all(
+        isinstance(rows, list) and all(isinstance(row, list) and is_measured(row) for row in rows)
+        for rows in extra.values()
+    )
+
+
+def is_measured(value: Any, deepest: int = 3) -> bool:
+    """Whether it is a bounded number, nothing, or a list of such."""
+    if isinstance(value, list):
+        return deepest > 0 and all(is_measured(one, deepest - 1) for one in value)
+    return value is None or (is_bounded(value) and not isinstance(value, bool))
 
 
 def is_names(value: Any) -> bool:

@@ -14,8 +14,9 @@ import numpy as np
 from torch import Tensor
 
 from engram.core.code import hash_code
+from engram.core.functions import hash_function
 from engram.core.messages import unknown
-from engram.core.registry import METHODS, NETS, SCENARIOS
+from engram.core.registry import METHODS, METRICS, NETS, SCENARIOS
 from engram.data.catalog import images
 from engram.data.images import Images
 from engram.learning.combine import combine
@@ -27,11 +28,10 @@ from engram.nets.mlp import MLP
 from engram.nets.net import Net
 from engram.runs.defaults import Protocol, default_setting
 from engram.runs.records import Record, canonical
-from engram.runs.setting import OWN_CODE, Setting, setting_of_record
+from engram.runs.setting import OWN_CODE, Setting, metric_json, setting_of_record
 from engram.scenarios.create import load_images
 from engram.scenarios.names import ScenarioName, datasets_of, parse_name
 from engram.scenarios.scenario import Scenario, freeze
-from engram.scenarios.transform import hash_function
 
 PROTOCOL = 1
 """Raised by hand when the same spec gives other results than before."""
@@ -41,6 +41,8 @@ TRAINING_OF_01 = frozenset(
     {"epochs", "steps", "batch", "optimizer", "lr", "momentum", "weight_decay", "drop_last", "reset_optimizer"}
 )
 """Fields of the training that every record states."""
+EVALUATION_OF_02 = frozenset({"give_task_identity", "keep"})
+"""Fields of the evaluation that 0.1 did not have: only what was chosen is stated."""
 MOST_THREADS = 512
 """No machine has more cores that would speed a run up, and with far more OpenMP ends the process."""
 
@@ -64,6 +66,9 @@ class Spec:
     device: str = "cpu"
     start: Start = field(default_factory=Start)
     """Weights that the network begins with, and what of it is frozen."""
+    metrics: tuple[Any, ...] = ()
+    """Metrics on logits (`engram.Metric`) that are measured besides. They are in the key, with their code: a run that
+    was not measured by these is another run."""
 
     def __post_init__(self) -> None:
         if not isinstance(self.seed, int):
@@ -117,6 +122,7 @@ class Spec:
             "threads": self.threads,
             "device": self.device,
             **({"start": start_json(self.start)} if self.start != Start() else {}),
+            **({"metrics": [metric_json(metric) for metric in self.metrics]} if self.metrics else {}),
         }
 
     @property
@@ -140,6 +146,7 @@ class Spec:
             "run": {k: v for k, v in (("threads", self.threads), ("device", self.device)) if v not in (1, "cpu")},
             "seed": self.seed,
             **({"start": [self.start.content, self.start.freeze]} if self.start != Start() else {}),
+            **({"metrics": sorted(map(json.dumps, map(metric_json, self.metrics)))} if self.metrics else {}),
         }
         return hashlib.sha256(json.dumps(named, sort_keys=True).encode()).hexdigest()[:16]
 
@@ -147,8 +154,8 @@ class Spec:
 def evaluation_json(evaluation: Evaluation) -> dict[str, Any]:
     """Every value; of those that 0.1 did not have, only what was chosen: else its records and today's, of one setting,
     would be told apart."""
-    values = asdict(evaluation)
-    return values if values["give_task_identity"] else {k: v for k, v in values.items() if k != "give_task_identity"}
+    values = jsonable(asdict(evaluation))
+    return {k: v for k, v in values.items() if v or k not in EVALUATION_OF_02}
 
 
 def training_json(training: Training) -> dict[str, Any]:
@@ -189,14 +196,24 @@ def from_json(values: dict[str, Any], given: Mapping[str, Images] | None = None)
             method=combine(members),
             net=new_net(find_class(NETS, net.pop("name")), net),
             training=Training(**freeze_values(values["training"])),
-            evaluation=Evaluation(**values["evaluation"]),
+            evaluation=Evaluation(**freeze_values(values["evaluation"])),
             **{name: values[name] for name in ("seed", "threads", "device")},
             start=start_from_json(values.get("start", {})),
+            metrics=tuple(map(metric_from_json, values.get("metrics", []))),
         )
     except KeyError as error:
         raise SpecError(f"not a spec of a run: it has no {error}") from error
     except (TypeError, AttributeError) as error:
         raise SpecError(f"not a spec of a run: {error}") from error
+
+
+def metric_from_json(values: Mapping[str, Any]) -> Any:
+    """What `metric_json` wrote; refused if the code is another one now."""
+    fields_of = without_code(values)
+    metric = find_class(METRICS, fields_of.pop("name"))(**freeze_values(fields_of))
+    if metric_json(metric).get(OWN_CODE) != values.get(OWN_CODE):
+        raise SpecError(f"metric {values['name']} has other code here than the spec was made with")
+    return metric
 
 
 def spec_of_setting(setting: Setting, seed: int = 0) -> Spec:

@@ -6,12 +6,15 @@ import os
 import shutil
 from pathlib import Path
 
+from engram.core.durable import sync_folder
 from engram.core.locks import Lock, acquire
 from engram.core.messages import Say, tell
 from engram.core.system import lock_file
 from engram.runs.records import Record, UnwritableError, append_record, parse_records, record_files
 
 RECORDS = "records.jsonl"
+KEPT = "kept"
+"""Folder of what runs leave beside their records."""
 
 
 class Store:
@@ -61,7 +64,9 @@ class Store:
         return parse_records(text.decode(errors="replace"), path, lines, self.say)
 
     def add(self, record: Record, file: str = RECORDS) -> None:
-        """Records a run; of one that did not fail the checkpoints go."""
+        """Records a run, after what it leaves is on the disk; of one that did not fail the checkpoints go."""
+        if record.left is not None:
+            record.left.write(self.folder, record.key)
         append_record(self.folder / file, record)
         if record.status != "failed":
             shutil.rmtree(self.checkpoints(record.key), ignore_errors=True)
@@ -81,6 +86,27 @@ class Store:
         except OSError as error:
             raise UnwritableError("a lock", path, error) from error
         return RunLock(lock) if lock else None
+
+
+def kept_path(folder: Path, key: str) -> Path:
+    """The file of what a run leaves beside its record."""
+    return folder / KEPT / f"{key}.pt"
+
+
+def write_kept(path: Path, content: bytes) -> None:
+    """Writes a file whole or not at all, and waits until it is on the disk."""
+    part = path.with_suffix(f".{os.getpid()}.part")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with part.open("wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        part.replace(path)
+        sync_folder(path.parent)
+    except OSError as error:
+        part.unlink(missing_ok=True)
+        raise UnwritableError("what the run leaves", path, error) from error
 
 
 class RunLock:

@@ -6,9 +6,9 @@ import math
 import reprlib
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields, replace
-from functools import partial
+from functools import partial, wraps
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -60,6 +60,8 @@ class Scenario(ABC):
         super().__init_subclass__(**options)
         if "name" in vars(cls) and "make" not in vars(cls):
             cls.make = cls.name
+        if "tasks" in vars(cls):
+            cls.tasks = with_seed(cls.tasks)  # type: ignore[method-assign]
 
     def __post_init__(self) -> None:
         for f in fields(self):
@@ -102,6 +104,17 @@ class Scenario(ABC):
     @abstractmethod
     def sizes(self) -> list[int]:
         """Number of training images per task, known before the tasks are drawn."""
+
+
+def with_seed(draw: Callable[..., Tasks]) -> Callable[..., Tasks]:
+    """A recipe's `tasks` whose tasks know their seed and their shape, which a loop of one's own needs."""
+
+    @wraps(draw)
+    def draw_with_seed(self: Scenario, seed: int = 0, device: torch.device | str = "cpu") -> Tasks:
+        drawn = draw(self, seed, device)
+        return replace(drawn, tasks=tuple(replace(task, seed=seed, shape=drawn.shape) for task in drawn.tasks))
+
+    return draw_with_seed
 
 
 def check_normalize(normalize: tuple[Channels, Channels], channels: list[int]) -> None:

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from engram.data.images import ClosedDataError as ClosedDataError
 from engram.scenarios.kinds import Kind, ScenarioError
+from engram.scenarios.loader import Loader, Part
 
 if TYPE_CHECKING:
     from engram.scenarios.stream import Stream
@@ -260,6 +261,24 @@ class Task:
     test: Data
     classes: tuple[str, ...]
     """Names of the classes of this task, in the order of their outputs."""
+    seed: int = 0
+    """Of the draw that this task belongs to."""
+    shape: tuple[int, ...] = ()
+    """Of one sample, as networks get it."""
+
+    def loader(self, part: Part, batch: int = 128, *, drop_last: bool = False) -> Loader:
+        """The task's data in batches (x, y, t), for a loop of your own.
+
+        x has the shape that networks expect, (batch, channels, height, width) or (batch, features); y the index of the
+        right output; t the index of the task. Each `for` loop over it is an epoch, in the order in which `engram.run`
+        with the same seed and batch size goes through it. Inside a run, the test part is closed.
+
+        Args:
+            part: `train` or `test`.
+            batch: Samples per batch.
+            drop_last: Leave out the last batch if it is not full.
+        """
+        return Loader(self, part, batch, drop_last)
 
 
 @dataclass(frozen=True, eq=False)

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import functools
-import hashlib
-import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from types import FunctionType
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 from torch.nn.functional import avg_pool2d, pad
 
-from engram.core.code import compiled_text, hash_code
+from engram.core.functions import function_name, hash_function
 from engram.core.messages import unknown
 from engram.core.streams import own_global_generators, seed_global_generators, seed_of
 from engram.data.images import Images
@@ -26,7 +21,7 @@ from engram.scenarios.task import Pixels, Tasks
 
 ImageFunction = Callable[[Tensor], Tensor]
 """Intensities in [0, 1], (n, channels, height, width) → the same shape."""
-PIECE = 2000
+IMAGES_AT_ONCE = 2000
 """Images that a function gets at a time."""
 
 
@@ -102,64 +97,19 @@ class Transform(Scenario):
 def apply_function(function: ImageFunction, stored: Tensor, shape: tuple[int, int, int]) -> Tensor:
     """8-bit images (n, pixels) → the same, changed."""
     out = torch.empty_like(stored)
-    for start in range(0, len(stored), PIECE):
-        x = stored[start : start + PIECE].float().div_(255).view(-1, *shape)
+    for start in range(0, len(stored), IMAGES_AT_ONCE):
+        x = stored[start : start + IMAGES_AT_ONCE].float().div_(255).view(-1, *shape)
         with torch.no_grad():
             y = function(x)
         name = function_name(function)
-        size = (min(PIECE, len(stored) - start), *shape)
+        size = (min(IMAGES_AT_ONCE, len(stored) - start), *shape)
         if not isinstance(y, Tensor) or y.shape != size:
             found = tuple(y.shape) if isinstance(y, Tensor) else type(y).__name__
             raise ScenarioError(f"function {name} returned {found} for images {size}; return a tensor of their shape")
         if not torch.isfinite(y).all():
             raise ScenarioError(f"function {name} returned pixels that are NaN or infinite")
-        out[start : start + PIECE] = y.float().clamp(0, 1).mul(255).round().to(torch.uint8).view(len(y), -1)
+        out[start : start + IMAGES_AT_ONCE] = y.float().clamp(0, 1).mul(255).round().to(torch.uint8).view(len(y), -1)
     return out
-
-
-def function_name(function: Any) -> str:
-    return str(getattr(function, "__name__", type(function).__name__))
-
-
-def hash_function(function: Any) -> str:
-    """`code blur 0123456789abcdef`: names a function by its code, and by the values that it brings with it."""
-    parts = "\n".join(function_parts(function, set()))
-    return f"code {function_name(function)} {hashlib.sha256(parts.encode()).hexdigest()[:16]}"
-
-
-def function_parts(value: Any, seen: set[int]) -> list[str]:
-    """What a function depends on, as text: its code, the values of its closure and its defaults, an object's fields."""
-    if value is None or isinstance(value, bool | int | float | complex | str | bytes | torch.dtype | torch.device):
-        return [repr(value)]
-    if isinstance(value, Tensor | np.ndarray | np.generic):
-        array = np.asarray(value.detach().cpu() if isinstance(value, Tensor) else value)
-        return [f"{array.shape} {array.dtype}", hashlib.sha256(np.ascontiguousarray(array).tobytes()).hexdigest()]
-    if isinstance(value, type) or inspect.isbuiltin(value) or inspect.ismodule(value):
-        return [f"{getattr(value, '__module__', '')}.{value.__name__}", hash_code(value) if callable(value) else ""]
-    if id(value) in seen:
-        return ["seen"]
-    seen = seen | {id(value)}
-    if isinstance(value, FunctionType):
-        closure = [cell.cell_contents for cell in value.__closure__ or ()]
-        brought = [closure, value.__defaults__, value.__kwdefaults__]
-        text = [value.__module__, value.__qualname__, hash_code(value), compiled_text(value.__code__)]
-        return text + function_parts(brought, seen)
-    if isinstance(value, functools.partial):
-        return ["partial", *function_parts([value.func, value.args, value.keywords], seen)]
-    if inspect.ismethod(value):
-        return function_parts([value.__func__, value.__self__], seen)
-    if isinstance(value, Mapping):
-        return [text for k, v in value.items() for text in (repr(k), *function_parts(v, seen))]
-    if isinstance(value, set | frozenset):
-        return sorted(map(repr, value))
-    if isinstance(value, Sequence):
-        return [f"{len(value)}", *(text for one in value for text in function_parts(one, seen))]
-    if hasattr(value, "__dict__"):
-        return [*function_parts(type(value), seen), *function_parts(vars(value), seen)]
-    raise ScenarioError(
-        f"a function uses {value!r:.60}, whose content cannot be part of a key; give it numbers, words, arrays, "
-        "functions or objects made of them"
-    )
 
 
 def transform(images: Images, functions: Sequence[str | ImageFunction], **options: Any) -> Transform:

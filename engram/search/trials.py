@@ -1,8 +1,8 @@
 """Search at equal budgets: every method gets the same number of trials, on data held out of the training set.
 
 A method is searched over the fields that declare a range or choices (`Log`, `Each`); if it declares no range, over the
-learning rate. Trials form a grid. Their seed is used by no reported run; the values of the best trial are then run on
-all training data with the reported seeds.
+learning rate, and if it does not train the network, in one trial. Trials form a grid. Their seed is used by no reported
+run; the values of the best trial are then run on all training data with the reported seeds.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def axes(spec: Spec) -> list[SearchAxis]:
     choices = [axis for axis in searched if not isinstance(axis.where, Log)]
     ranges = [axis for axis in searched if isinstance(axis.where, Log)]
     rate = [axis for axis in declared_axes(spec.training, None, "") if axis.field == "lr"]
-    return choices + (ranges or rate)
+    return choices + (ranges or (rate if spec.method.gradient_steps else []))
 
 
 def declared_axes(instance: Any, member: int | None, prefix: str) -> list[SearchAxis]:
@@ -92,6 +92,8 @@ def grid(over: Sequence[SearchAxis], trials: int) -> list[dict[str, Any]]:
     The trials are divided as evenly as possible among the values of the first axis; each value combines its share with
     the other axes. So the number of points is right even if it is not a product.
     """
+    if not over:  # nothing to search: one trial, as it is
+        return [{}]
     first, *rest = over
     alone = not rest or not isinstance(first.where, Log)  # all choices are tried; ranges divide the trials
     levels = first.levels(trials if alone else round(trials ** (1 / len(over))))

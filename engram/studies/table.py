@@ -126,14 +126,32 @@ class Results:
         found = {seed: self.metric.of(record) for seed, record in sorted(done.items())}
         return {seed: value for seed, value in found.items() if value is not None}
 
+    def left_out(self, runs: SettingRuns) -> list[str]:
+        """What there is to say of runs that do not count."""
+        found = []
+        lacking = [record for record in runs.done.values() if not self.metric.measured(record)]
+        if self.metric.is_measured and lacking:
+            name = METRICS.name_of(self.metric)
+            found.append(f"{len(lacking)} of {len(runs.done)} runs were not measured by {name} as it is defined here")
+        if runs.other_data:
+            found.append(f"{runs.other_data} runs on datasets of another content are left out")
+        return found
+
+    def check_measured(self, records: Iterable[Record]) -> None:
+        """Refuses a table of a metric on logits that none of these runs was asked for."""
+        name = METRICS.name_of(self.metric)
+        if self.metric.is_measured and not any(self.metric.measured(record) for record in records):
+            raise ValueError(
+                f"none of these runs has metric {name} as it is defined here; it is measured while a run goes on: "
+                f"engram run … --metric {name}"
+            )
+
     def runs_of(self, setting: Setting, notes: tuple[str, ...] = ()) -> CellRuns:
         """The runs of one setting."""
         runs = self.groups.get(setting)
         if runs is None:
             return CellRuns(setting=setting)
-        if runs.other_data:
-            notes = (*notes, f"{runs.other_data} runs on datasets of another content are left out")
-        return CellRuns(self.values_of(runs), tuple(runs.records), setting, notes)
+        return CellRuns(self.values_of(runs), tuple(runs.records), setting, (*notes, *self.left_out(runs)))
 
     def cell_runs(self, row: str, column: str, protocol: Protocol = "own") -> CellRuns:
         """The runs that fill a cell: as published if there are such runs, else what stands in for them."""

@@ -295,3 +295,17 @@ def test_the_package_s_own_classes_have_no_hash():
     for registry in (METHODS, NETS, SCENARIOS):
         assert {hash_code(registry[name]) for name in registry} == {""}
     assert hash_code(torch.nn.Linear) == ""
+
+
+def test_an_edited_scenario_of_a_notebook_gets_a_new_key():
+    """The package wraps a scenario's `tasks`; what stands inside counts."""
+    cell = (
+        "from engram.scenarios.split import Split\n\nclass Mine(Split):\n    def tasks(self, seed=0, device='cpu'):\n"
+        "        return mix(super().tasks(seed + SHIFT, device))\n"
+    )
+
+    def of(shift="1", body="tasks", cell=cell):
+        return hash_code(in_a_notebook(f"SHIFT = {shift}", f"def mix(tasks):\n    return {body}", cell))
+
+    assert of() == of()
+    assert len({of(), of(shift="2"), of(body="tasks[:1]"), of(cell=cell.replace("+", "-"))}) == 4

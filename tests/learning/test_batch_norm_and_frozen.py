@@ -8,7 +8,7 @@ from helpers import Run, blobs, everything
 from torch import nn
 
 import engram as eg
-from engram.learning.evaluate import count_correct
+from engram.learning.evaluate import score_task
 from engram.learning.fisher import fisher
 from engram.learning.learner import Learner
 
@@ -64,7 +64,7 @@ def test_a_training_batch_moves_the_mean_by_a_tenth_of_the_way(tasks):
         lambda learner, tasks: fisher(learner, tasks[0].train),
         lambda learner, tasks: fisher(learner, tasks[0].train, "true", "batch"),
         lambda learner, tasks: fisher(learner, tasks[0].train, "exact"),
-        lambda learner, tasks: count_correct(learner, tasks[0]),
+        lambda learner, tasks: score_task(learner, tasks[0]),
         lambda learner, tasks: learner.frozen().logits(everything(tasks[0].train).x),
     ],
     ids=["fisher", "fisher by mini-batches", "exact fisher", "evaluation", "teacher"],

@@ -5,7 +5,7 @@ import torch
 from helpers import Run, blobs, learner_for
 
 import engram as eg
-from engram.learning.evaluate import accuracy, count_correct
+from engram.learning.evaluate import accuracy, score_task
 
 SHORT = eg.Training(steps=2, batch=16, lr=1e-3)
 
@@ -48,8 +48,8 @@ class Fixed(torch.nn.Module):
 def test_predictions_are_over_the_active_outputs(kind, seen, mask, right):
     learner = learner_for(eg.split(blobs(6, test=[4, 6, 3, 7, 1, 9]), kind=kind), task=seen)
     learner.net = Fixed(*[0.0, 1.0, 2.0, 3.0, 4.0, 5.0][: learner.tasks.outputs])
-    counts = [count_correct(learner, task, eg.Evaluation(mask=mask)) for task in learner.tasks[: len(right)]]
-    assert counts == [(n, 10) for n in right]
+    counts = [score_task(learner, task, eg.Evaluation(mask=mask)) for task in learner.tasks[: len(right)]]
+    assert [(one.right, one.n) for one in counts] == [(n, 10) for n in right]
     assert accuracy(learner, learner.tasks[0], eg.Evaluation(mask=mask)) == 10.0 * right[0]
 
 

@@ -151,7 +151,7 @@ def test_too_many_intervals_are_refused(images, monkeypatch):
 def test_active_outputs_are_the_labels_seen_so_far(images):
     tasks = blurred(images, width=1.0)
     training = eg.Training(epochs=1, batch=1, lr=0.01)
-    plan = plan_stream(tasks, training)
+    plan = plan_stream(tasks, eg.SGD(), training)
     appear = new_labels(tasks, plan)
     known: set[int] = set()
     gaps = []

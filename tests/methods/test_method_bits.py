@@ -36,6 +36,7 @@ METHODS = {
     "lwf sum": lambda: eg.LwF(reduction="sum", weighting="count"),
     "dgr": lambda: eg.DGR(),
     "rtf": lambda: eg.RtF(),
+    "generative-classifier": lambda: eg.GenerativeClassifier(units=6, latent=2, draws=3),
     "lwf+si": lambda: combine([eg.LwF(), eg.SI(coef=1.0)]),
     "rehearsal+lwf": lambda: combine([eg.Rehearsal(capacity=60), eg.LwF()]),
     "rtf+online-ewc": lambda: combine([eg.RtF(), eg.OnlineEWC(coef=1.0)]),

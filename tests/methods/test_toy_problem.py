@@ -59,6 +59,7 @@ REPLAYS = {
     "dgr": eg.DGR,
     "rtf": eg.RtF,
     "rtf sum": lambda: eg.RtF(reduction="sum"),
+    "generative-classifier": lambda: eg.GenerativeClassifier(units=30),
     "lwf+si": lambda: combine([eg.LwF(), eg.SI(coef=0.1)]),
     "rehearsal+lwf": lambda: combine([eg.Rehearsal(capacity=60), eg.LwF()]),
 }

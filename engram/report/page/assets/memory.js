@@ -2,6 +2,7 @@
 
 const FAMILY = {
   plain: 6, penalty: 0, distillation: 4, rehearsal: 1, "gradient memory": 3, generative: 2, offline: 7, "own or combined": 5,
+  structural: 8, "frozen features": 9,
 };
 
 const finished = () => Object.entries(data.settings).filter(([, setting]) => there(setting.mean) && !setting.trial);
