@@ -44,10 +44,13 @@ if TYPE_CHECKING:
     from engram.methods.gem import GEM as GEM
     from engram.methods.gem_textbook import GEMTextbook as GEMTextbook
     from engram.methods.generative_classifier import GenerativeClassifier as GenerativeClassifier
+    from engram.methods.gss import GSS as GSS
+    from engram.methods.hal import HAL as HAL
     from engram.methods.icarl import ICaRL as ICaRL
     from engram.methods.l2 import L2 as L2
     from engram.methods.lwf import LwF as LwF
     from engram.methods.mas import MAS as MAS
+    from engram.methods.mer import MER as MER
     from engram.methods.mir import MIR as MIR
     from engram.methods.ncm import NCM as NCM
     from engram.methods.offline import Offline as Offline

@@ -84,9 +84,11 @@ def make_stepper(spec: Spec, task_number: int = 0) -> tuple[Learner, Method, Tas
     curriculum = method.curriculum(tasks)
     task_number = min(task_number, len(curriculum) - 1)
     learner.training = replace(spec.training, steps=1)
-    for task in curriculum[:task_number]:  # only what the method keeps of earlier tasks, without training on them
+    for task in curriculum[:task_number]:  # what the method keeps of earlier tasks, with one step on each of them
         learner.task = task.index
         method.begin_task(learner, task)
+        for batch in batches(method.data(task), learner.training, stream(0, "bench")):
+            take_step(learner, method, batch)
         learner.steps += 1
         method.end_task(learner, task)
     learner.training = spec.training

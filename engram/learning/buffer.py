@@ -68,24 +68,36 @@ class Buffer:
     @torch.no_grad()
     def add(self, batch: Batch, **extra: Tensor) -> None:
         """Offers the images of a batch one after the other; the rule decides which are stored."""
+        self._prepare(batch, extra)
+        if not len(batch.y):
+            return
+        quotas = self.rule in ("per-task", "per-class")
+        self._write(batch, extra, self._within_quotas(batch) if quotas else self._places(batch))
+        self.offered += len(batch.y)
+
+    @torch.no_grad()
+    def put(self, batch: Batch, places: Mapping[int, int], **extra: Tensor) -> None:
+        """Stores images of a batch in slots that the caller chose, for methods with a rule of their own.
+
+        Args:
+            batch: Images.
+            places: Slot → row of the batch. Slots that are not in use yet are filled from the first on, without gaps.
+            extra: A value for every image of the batch in each extra column.
+        """
+        self._prepare(batch, extra)
+        slots = {*range(self.filled), *places}
+        if slots != set(range(len(slots))) or len(slots) > self.capacity:
+            raise ValueError(f"slots {sorted(places)} leave gaps after the {self.filled} of {self.capacity} in use")
+        self._write(batch, extra, places)
+
+    def _prepare(self, batch: Batch, extra: Mapping[str, Tensor]) -> None:
         if set(extra) != set(self.widths):
             raise ValueError(
                 f"the buffer has the extra columns {sorted(self.widths)} and was given {sorted(extra)}; give a value "
                 "for each that it was made with"
             )
-        if not len(batch.y):
-            return
-        if not self.columns:
+        if len(batch.y) and not self.columns:
             self._allocate(batch.x.shape[1:])
-        if self.rule in ("per-task", "per-class"):
-            rows, slots = self._within_quotas(batch)
-        else:
-            places = self._places(batch)
-            rows, slots = list(places.values()), list(places)
-        if rows:
-            self._write(batch, extra, torch.tensor(rows), torch.tensor(slots))
-            self.filled = max(self.filled, max(slots) + 1)
-        self.offered += len(batch.y)
 
     def _allocate(self, shape: torch.Size) -> None:
         device = self.learner.device
@@ -96,8 +108,11 @@ class Buffer:
         }
         self.columns |= {name: torch.zeros(self.capacity, n, device=device) for name, n in self.widths.items()}
 
-    def _write(self, batch: Batch, extra: Mapping[str, Tensor], rows: Tensor, slots: Tensor) -> None:
-        rows, slots = rows.to(batch.x.device), slots.to(batch.x.device)
+    def _write(self, batch: Batch, extra: Mapping[str, Tensor], places: Mapping[int, int]) -> None:
+        if not places:
+            return
+        slots, rows = (torch.tensor(list(each), device=batch.x.device) for each in (places, places.values()))
+        self.filled = max(self.filled, max(places) + 1)
         t = batch.t.index_select(0, rows)
         x = batch.x.index_select(0, rows)
         values = {
@@ -146,8 +161,8 @@ class Buffer:
             places[slot] = row
         return places
 
-    def _within_quotas(self, batch: Batch) -> tuple[list[int], list[int]]:
-        """Trims older owners to their quota, and returns the (rows, slots) of the new images that fit into theirs."""
+    def _within_quotas(self, batch: Batch) -> dict[int, int]:
+        """Trims older owners to their quota; slot → row of the new images that fit into theirs."""
         name = "t" if self.rule == "per-task" else "y"
         held = self.columns[name][: self.filled].tolist()
         new = (batch.t if name == "t" else batch.y).tolist()
@@ -159,7 +174,7 @@ class Buffer:
                 column[: len(kept)] = column.index_select(0, index)
             self.filled = len(kept)
         rows, _ = take_first(new, quota, count)
-        return rows, list(range(self.filled, self.filled + len(rows)))
+        return dict(enumerate(rows, self.filled))
 
     # drawing ----------------------------------------------------------------------------------------------------------
 

@@ -201,6 +201,11 @@ def of_convolution(layer: nn.Conv2d, a: Tensor, g: Tensor, of: Callable[[Tensor]
 
 def by_function(net: nn.Module, inputs: tuple[Tensor, ...], delta: Delta, of: Callable[[Tensor], Tensor]) -> Params:
     """Per-sample gradients of any network by torch.func."""
+    return [of(gradients).sum(0) for gradients in per_sample_gradients(net, inputs, delta)]
+
+
+def per_sample_gradients(net: nn.Module, inputs: tuple[Tensor, ...], delta: Delta) -> Params:
+    """(images, …) for each parameter that is trained: the gradient of each image's own loss, by torch.func."""
     params = {name: p.detach() for name, p in net.named_parameters() if p.requires_grad}
     rest = dict(net.named_buffers())
     targets = delta(net(*inputs).detach())
@@ -212,4 +217,4 @@ def by_function(net: nn.Module, inputs: tuple[Tensor, ...], delta: Delta, of: Ca
     at_once = max(1, PER_SAMPLE_FLOATS // sum(p.numel() for p in params.values()))
     each = torch.func.vmap(torch.func.grad(weighted), in_dims=(None, 0, *(0 for _ in inputs)), chunk_size=at_once)
     gradients = each(params, targets, *inputs)
-    return [of(gradients[name]).sum(0) for name in params]
+    return [gradients[name] for name in params]

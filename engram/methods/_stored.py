@@ -25,7 +25,7 @@ class KeepsImages(Method):
     store: Store = "uint8"
     """How pixels are stored: uint8 loses nothing of an 8-bit source."""
 
-    kept = ("buffer",)
+    kept: ClassVar[tuple[str, ...]] = ("buffer",)
     needs = frozenset({"past data"})
     replays = True
     sized_by_budget = True
@@ -40,15 +40,19 @@ class KeepsImages(Method):
         """Which images stay in the buffer."""
         return "reservoir"
 
+    def extra(self, outputs: int) -> dict[str, int]:
+        """Name and width of what is kept with each image."""
+        return {"logits": outputs} if self.keeps_logits else {}
+
     def start(self, learner: Learner, tasks: Tasks) -> None:
-        extra = {"logits": tasks.outputs} if self.keeps_logits else {}
-        self.buffer = Buffer(learner, self.capacity, self.rule(), self.store, extra)
+        self.buffer = Buffer(learner, self.capacity, self.rule(), self.store, self.extra(tasks.outputs))
 
     def kept_bytes(self, net: nn.Module, pixels: int) -> int:
-        return self.capacity * image_bytes(pixels, self.store, output_layer_of(net)[1] if self.keeps_logits else 0)
+        outputs = output_layer_of(net)[1] if self.keeps_logits else 0
+        return self.capacity * image_bytes(pixels, self.store, sum(self.extra(outputs).values()))
 
     def fit_budget(self, budget: int, tasks: Tasks) -> Self:
-        image = image_bytes(math.prod(tasks.shape), self.store, tasks.outputs if self.keeps_logits else 0)
+        image = image_bytes(math.prod(tasks.shape), self.store, sum(self.extra(tasks.outputs).values()))
         if budget < image:
             raise ValueError(f"memory_budget {budget:,} leaves room for no image, which takes {image:,} bytes")
         return replace(self, capacity=budget // image)
@@ -70,6 +74,14 @@ class StoredReplay(KeepsImages):
         self.buffer.add(batch)
 
 
+def take_another_step(learner: Learner, loss: Tensor) -> None:
+    """A further step of the optimiser, within the step at hand."""
+    learner.optimizer.zero_grad()
+    loss.backward()  # type: ignore[no-untyped-call]
+    learner.clip_gradients()
+    learner.optimizer.step()
+
+
 def check_image_count(name: str, value: int) -> None:
     if value < 1:
         raise ValueError(f"{name} {value} is out of range; give 1 image or more")
@@ -85,6 +97,20 @@ def output_layer_of(net: nn.Module) -> tuple[int, int]:
             'as in output_layer = "head"'
         )
     return int(layers[-1].in_features), int(layers[-1].out_features)  # type: ignore[arg-type]
+
+
+def check_coefficients(**values: float) -> None:
+    """Refuses a coefficient below 0, or one that is not finite."""
+    for name, value in values.items():
+        if not 0 <= value < float("inf"):
+            raise ValueError(f"{name} {value} is out of range; give 0 or more")
+
+
+def check_shares(**values: float) -> None:
+    """Refuses a share outside [0, 1]."""
+    for name, value in values.items():
+        if not 0 <= value <= 1:
+            raise ValueError(f"{name} {value} is out of range; give 0 to 1")
 
 
 def join_batches(new: Batch, old: Batch | None) -> Batch:

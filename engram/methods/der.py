@@ -10,7 +10,7 @@ from torch.nn.functional import mse_loss
 
 from engram.learning.learner import Learner
 from engram.learning.method import Log
-from engram.methods._stored import StoredReplay
+from engram.methods._stored import StoredReplay, check_coefficients
 from engram.scenarios.task import Batch
 
 
@@ -29,8 +29,7 @@ class DER(StoredReplay):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not 0 <= self.alpha < float("inf"):
-            raise ValueError(f"alpha {self.alpha} is out of range; give 0 or more")
+        check_coefficients(alpha=self.alpha)
 
     def loss(self, learner: Learner, batch: Batch) -> Tensor:
         logits = learner.logits(batch.x, batch.t)

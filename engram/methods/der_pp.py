@@ -9,6 +9,7 @@ from torch import Tensor
 
 from engram.learning.learner import Learner
 from engram.learning.method import Log
+from engram.methods._stored import check_coefficients
 from engram.methods.der import DER
 from engram.scenarios.task import Batch
 
@@ -29,8 +30,7 @@ class DERpp(DER):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not 0 <= self.beta < float("inf"):
-            raise ValueError(f"beta {self.beta} is out of range; give 0 or more")
+        check_coefficients(beta=self.beta)
 
     def loss(self, learner: Learner, batch: Batch) -> Tensor:
         loss = super().loss(learner, batch)

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from engram.learning.buffer import Rule
 from engram.learning.learner import Learner, in_eval_mode
-from engram.methods._stored import StoredReplay
+from engram.methods._stored import StoredReplay, take_another_step
 from engram.scenarios.task import Batch, Task
 
 
@@ -34,10 +34,7 @@ class FDR(StoredReplay):
         """A second step, on the distance to the stored outputs alone."""
         if (old := self.buffer.draw(self.replay)) is None:
             return
-        learner.optimizer.zero_grad()
-        distance = function_distance(learner.logits(old.x, old.t), old.extra["logits"])
-        distance.backward()  # type: ignore[no-untyped-call]
-        learner.optimizer.step()
+        take_another_step(learner, function_distance(learner.logits(old.x, old.t), old.extra["logits"]))
 
     @torch.no_grad()
     def end_task(self, learner: Learner, task: Task) -> None:

@@ -19,6 +19,13 @@ METHODS = {
     "rehearsal-c": lambda: eg.RehearsalC(capacity=100),
     "gem": lambda: eg.GEM(capacity=100, memory_batch=24),
     "gem-textbook": lambda: eg.GEMTextbook(capacity=100, memory_batch=24),
+    "er": lambda: eg.ER(capacity=100),
+    "gss": lambda: eg.GSS(capacity=100, comparisons=10),
+    "hal": lambda: eg.HAL(capacity=100, anchors=24),
+    "mer": lambda: eg.MER(capacity=100),
+    "fdr": lambda: eg.FDR(capacity=100),
+    "a-gem": lambda: eg.AGEM(capacity=100),
+    "a-gem reservoir": lambda: eg.AGEM(capacity=100, memory="reservoir"),
     "rehearsal+online-ewc": lambda: combine([eg.Rehearsal(capacity=100), eg.OnlineEWC(coef=20.0, label="exact")]),
 }
 
