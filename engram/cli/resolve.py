@@ -57,7 +57,7 @@ def net_and_letters(arguments: list[str], scenario_name: str) -> tuple[list[str]
 def apply_limits(spec: Spec, options: Any) -> Spec:
     """The spec within what the learner may use: no boundaries, so many bytes."""
     if options.no_boundaries and spec.method.needs_boundaries():
-        free = ", ".join(methods_without_boundaries())
+        free = ", ".join(methods_without_boundaries(spec.scenario.kind))
         raise ValueError(f"method {spec.method_name} needs task boundaries; without them there are {free}")
     if options.memory_budget is None:
         return spec

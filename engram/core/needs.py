@@ -14,6 +14,13 @@ def without_boundaries(name: str) -> str | None:
     return f"--{free[0].replace('_', '-')} {free[1]}" if free else None
 
 
-def methods_without_boundaries() -> list[str]:
-    """The methods that can run without boundaries, with the flag that some need for it."""
-    return [f"{name} {flag}".rstrip() for name in METHODS if (flag := without_boundaries(name)) is not None]
+def methods_without_boundaries(kind: str = "task") -> list[str]:
+    """The methods that can run without boundaries in this kind of learning, with the flag that some need for it."""
+    found = []
+    for name in METHODS:
+        flag = without_boundaries(name)
+        if flag is not None and (
+            kind == "task" or "task identity" not in METHODS.facts(name).literals.get("needs", ())
+        ):
+            found.append(f"{name} {flag}".rstrip())
+    return found

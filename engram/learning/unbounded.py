@@ -53,7 +53,7 @@ def check_stream(method: Method, tasks: Tasks, training: Training, evaluation: E
             )
         return
     for member in method.members():
-        check_member(member, every)
+        check_member(member, tasks.kind, every)
     if evaluation.give_task_identity and tasks.kind != "task":
         raise ValueError("give_task_identity: a stream without boundaries has no task identity to give; leave it out")
     if training.reset_optimizer and not every:
@@ -64,9 +64,9 @@ def check_stream(method: Method, tasks: Tasks, training: Training, evaluation: E
         raise ValueError(f"boundary_every {every}: the method learns everything at once; leave it out")
 
 
-def check_member(member: Method, every: int) -> None:
+def check_member(member: Method, kind: str, every: int) -> None:
     name = METHODS.name_of(member)
-    free = f"methods that can run here: {', '.join(methods_without_boundaries())}"
+    free = f"methods that can run here: {', '.join(methods_without_boundaries(kind))}"
     chooses = overrides(member, "data")
     if member.needs_boundaries() and not every:
         interval = "or make up a boundary every so many steps: --boundary-every 100, Training(boundary_every=100)"

@@ -106,13 +106,15 @@ def test_methods_that_need_boundaries_are_refused_with_those_that_do_not(images)
 
 @pytest.mark.parametrize("name", sorted(METHODS))
 def test_who_needs_no_boundaries_runs_and_who_does_is_refused(images, name):
-    words = {word.split()[0]: word for word in methods_without_boundaries()}
+    kind = "task" if "task identity" in METHODS.facts(name).literals.get("needs", ()) else "class"
+    words = {word.split()[0]: word for word in methods_without_boundaries(kind)}
     flags = re.findall(r"--(\S+) (\S+)", words.get(name, ""))
     if name in words:
-        assert Run(blurred(images), lambda: METHODS[name](**dict(flags)), ONCE).outcome.status == "done"
+        assert Run(blurred(images, kind), lambda: METHODS[name](**dict(flags)), ONCE).outcome.status == "done"
     if name not in words or flags:
         with pytest.raises(ValueError, match="needs task boundaries"):
-            Run(blurred(images), METHODS[name], ONCE)
+            Run(blurred(images, kind), METHODS[name], ONCE)
+    assert ("xdg" in methods_without_boundaries("task")) > ("xdg" in methods_without_boundaries("class"))
 
 
 def test_what_overrides_a_hook_and_does_not_say_what_it_needs_is_refused(images):
