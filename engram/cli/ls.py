@@ -43,8 +43,8 @@ def ls_command(arguments: list[str]) -> int:
         OUT.print(f"no {what}")
         return 0
     table = Table()
-    for column in rows[0]:
-        table.add_column(column.replace("_", " "), overflow="fold")
+    for number, column in enumerate(rows[0]):
+        table.add_column(column.replace("_", " "), overflow="fold", no_wrap=number == 0)  # names can be copied
     for row in rows:
         table.add_row(*(escape(value_text(value)) for value in row.values()))
     OUT.print(table)

@@ -154,7 +154,7 @@ def test_every_value_of_a_published_setting_has_a_source(scenario, method):
     flags = all_flags(spec_of_setting(setting), setting)
     ours = {flag.label for flag in flags if flag.source == CLASS_DEFAULT}
     off = {"schedule", "schedule_over", "warmup", "lr_end", "lr_drops", "lr_factor", "clip", "label_smoothing"}
-    off |= {"nesterov", "betas", "augment"}
+    off |= {"nesterov", "betas", "augment", "precision", "boundary_every"}
     assert ours <= {"held_out", "steps", "forward_transfer", "evaluate_every", "give_task_identity", "keep"} | off
     own = {flag.label: flag.source for flag in flags}
     copied = method in ("lwf", "dgr", "rtf")

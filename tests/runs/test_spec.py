@@ -34,7 +34,7 @@ OTHER = {
         "epochs": 5, "steps": 7, "batch": 64, "optimizer": "sgd", "lr": 0.01, "momentum": 0.9, "weight_decay": 0.1,
         "drop_last": True, "reset_optimizer": True, "schedule": "cosine", "schedule_over": "run", "warmup": 5,
         "lr_end": 0.1, "lr_drops": (0.9,), "lr_factor": 0.5, "clip": 1.0, "label_smoothing": 0.1,
-        "nesterov": True, "betas": (0.8, 0.9), "augment": ("flip",), "precision": "bf16",
+        "nesterov": True, "betas": (0.8, 0.9), "augment": ("flip",), "precision": "bf16", "boundary_every": 100,
     },
     eg.Evaluation: {"mask": False, "forward_transfer": True, "evaluate_every": 10, "give_task_identity": True,
                     "keep": ("net",)},
