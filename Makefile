@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: install demo test lint docs readme tables check-all bench clean
+.PHONY: install demo test lint docs readme tables check-all faults soak bench clean
 
 install: .venv/installed  ## what runs need; what tests and docs need comes with `make test`
 
@@ -44,6 +44,12 @@ tables: install  ## the published tables against ours, their variants, and the p
 check-all: .venv/developed  ## the whole contract of every method, network and scenario, also on Ray; about 15 minutes
 	status=0; for name in $$($(BIN)/python -m engram.checks); do \
 		echo "== $$name"; $(BIN)/engram check $$name --engine local ray || status=1; done; exit $$status
+
+faults: .venv/developed  ## every call of the disk fails once, in four ways, in a sweep of two runs; two minutes
+	ENGRAM_ALL_FAULTS=1 $(BIN)/python -m pytest tests/runs/test_faults.py -rP | grep -E "points|passed|failed"
+
+soak: .venv/developed  ## 200 random SIGKILLs over sweeps with two drivers; ten minutes
+	$(BIN)/python tests/soak.py
 
 bench: install
 	$(BIN)/engram bench

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from engram.methods.a_gem import AGEM as AGEM
     from engram.methods.adagrad import Adagrad as Adagrad
     from engram.methods.adam import Adam as Adam
+    from engram.methods.bi_r import BIR as BIR
     from engram.methods.der import DER as DER
     from engram.methods.der_pp import DERpp as DERpp
     from engram.methods.dgr import DGR as DGR
@@ -40,12 +41,14 @@ if TYPE_CHECKING:
     from engram.methods.er_ace import ERACE as ERACE
     from engram.methods.ewc import EWC as EWC
     from engram.methods.fdr import FDR as FDR
+    from engram.methods.fromp import FROMP as FROMP
     from engram.methods.gdumb import GDumb as GDumb
     from engram.methods.gem import GEM as GEM
     from engram.methods.gem_textbook import GEMTextbook as GEMTextbook
     from engram.methods.generative_classifier import GenerativeClassifier as GenerativeClassifier
     from engram.methods.gss import GSS as GSS
     from engram.methods.hal import HAL as HAL
+    from engram.methods.hat import HAT as HAT
     from engram.methods.icarl import ICaRL as ICaRL
     from engram.methods.l2 import L2 as L2
     from engram.methods.lwf import LwF as LwF

@@ -146,7 +146,8 @@ def search_study(
     found = []
     for column in columns:
         metrics = metrics_to_measure(study)
-        bases = [replace(spec_of_setting(study.setting(row, column)), metrics=metrics) for row in rows]
+        bases = [replace(spec_of_setting(study.setting(row, column)), metrics=metrics)
+                 for row in rows if study.has_cell(row, column)]  # fmt: skip
         runs = run_search(
             bases,
             lambda jobs: sweep(jobs, results, file),
@@ -200,7 +201,7 @@ def study(
         raise TypeError(f"{', '.join(frame)} only go with a frame of results")
     wanted = as_study(source)
     wanted = replace(wanted, metric=metric or wanted.metric)
-    used = tuple(range(seeds)) if isinstance(seeds, int) else tuple(seeds or wanted.seeds)
+    used = wanted.first_seeds(seeds) if isinstance(seeds, int) else tuple(seeds or wanted.seeds)
     folder = Path(out)
     if run:
         from engram.engines.driver import run_jobs

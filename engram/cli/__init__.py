@@ -6,6 +6,7 @@ import atexit
 import errno
 import gc
 import importlib
+import io
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -26,6 +27,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "describe": ("describe", "a scenario's tasks, its kind as read off the data, its forgetting floor"),
     "ls": ("ls", "methods, nets, scenarios, datasets, metrics, tables, studies or runs"),
     "data": ("data", "fetch datasets, and say where they are"),
+    "doctor": ("doctor", "check records, checkpoints and datasets for damage, and mend it"),
     "bench": ("bench", "speed and memory on this machine"),
 }
 """Command → module with a function `COMMAND_command`, and what it does."""
@@ -58,6 +60,7 @@ class StoppedError(RuntimeError):
 def main(arguments: Sequence[str] | None = None) -> None:
     """Entry point. Exit status: 0 done, 1 a run failed or diverged, 2 the call or the data were wrong."""
     argv = list(sys.argv[1:] if arguments is None else arguments)
+    prepare_streams()
     gc.set_threshold(50_000, 20, 50)  # records are many small objects without cycles
     atexit.register(gc.freeze)  # or the interpreter looks through all of torch for what it could free, at the very end
     try:
@@ -72,11 +75,27 @@ def main(arguments: Sequence[str] | None = None) -> None:
         sys.stderr.close()
         sys.exit(0)
     except OSError as error:
+        if error.errno in (errno.EMFILE, errno.ENFILE):
+            print(f"engram: {error.strerror}: raise the limit (ulimit -n), 256 will do", file=sys.stderr)
+            sys.exit(1)
         if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EIO):
             raise
         leave_stdout()
         print(f"engram: nothing more can be written: {error.strerror}; what is recorded is kept", file=sys.stderr)
         sys.exit(1)
+
+
+def prepare_streams() -> None:
+    """Opens standard streams that the caller closed, or the first file that is opened would take their place; on a
+    terminal or pipe that takes ASCII only, other characters are shown as `?`."""
+    while (free := os.open(os.devnull, os.O_RDWR)) <= 2:
+        os.set_inheritable(free, True)
+    os.close(free)
+    sys.stdout = sys.stdout or open(os.devnull, "w")  # noqa: SIM115, PTH123 (for as long as the process lives)
+    sys.stderr = sys.stderr or open(os.devnull, "w")  # noqa: SIM115, PTH123
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper) and not stream.encoding.lower().startswith("utf"):
+            stream.reconfigure(errors="replace")
 
 
 def leave_stdout() -> None:
@@ -118,8 +137,9 @@ def dispatch(argv: list[str]) -> int:
     except StoppedError as error:
         refuse(str(error))
         return 1
-    except (FileNotFoundError, PermissionError, IsADirectoryError, NotADirectoryError) as error:
-        if error.filename is None:
+    except OSError as error:
+        wrong_path = isinstance(error, FileNotFoundError | PermissionError | IsADirectoryError | NotADirectoryError)
+        if error.filename is None or not (wrong_path or error.errno in (errno.ENAMETOOLONG, errno.ELOOP)):
             raise
         return refuse(f"{error.filename}: {error.strerror}")  # a file of the call's that may not be read or written
 

@@ -30,6 +30,8 @@ class BenchOptions:
     """Method, with its default setting."""
     net: str = "mlp"
     """Network; `engram ls nets` lists them."""
+    width: int | None = None
+    """Width of a network that has one, such as resnet18; such a network is measured against a bare PyTorch loop."""
     letters: str | None = None
     """For long-queue: the dataset in the place of EMNIST letters."""
     methods: tuple[str, ...] | None = None
@@ -54,6 +56,8 @@ def bench_command(arguments: list[str]) -> int:
         scenario = with_letters(options.scenario, options.letters) if options.letters else options.scenario
         if options.precision:
             return bench_precision(scenario, options)
+        if options.methods is None and options.net not in ("mlp", "cnn"):
+            return bench_network(scenario, options)
         if options.methods is not None:
             found = measure.measure_methods(scenario, options.methods or PENALTIES, options.net)
         else:
@@ -98,6 +102,25 @@ def bench_precision(scenario: str, options: BenchOptions) -> int:
     for name, took in found["methods"].items():
         OUT.print(
             f"  {name:<12} fp32 {took['fp32']:.2f} s, bf16 {took['bf16']:.2f} s: {took['ratio']:.2f} times as fast"
+        )
+    return 0
+
+
+def bench_network(scenario: str, options: BenchOptions) -> int:
+    """A network other than those whose products are known by hand."""
+    from engram.bench.network import measure_network
+
+    found = measure_network(scenario, options.net, options.width)
+    if options.json:
+        print(json.dumps(found))
+        return 0
+    width = "" if found["width"] is None else f" of width {found['width']}"
+    OUT.print(f"{found['scenario']} adam, {found['net']}{width}, one thread")
+    for name in ("plain", "augmented"):
+        times = found[name]
+        OUT.print(
+            f"  a step, {name:<10} {times['step_ms']:8.2f} ms; a bare loop {times['bare_ms']:8.2f} ms, so a step is "
+            f"{times['bare_ratio']:.2f} times that"
         )
     return 0
 

@@ -180,7 +180,7 @@ def list_studies() -> Rows:
     rows = []
     for name in study_names():
         study = built_in_study(name)
-        cells = len(study.rows) * len(study.columns)
+        cells = sum(study.has_cell(row, column) for row in study.rows for column in study.columns)
         published = sum(len(row.published) for row in study.rows.values())
         rows.append(
             {"study": name, "what": study.title, "paper": study.paper, "cells": cells, "published": published,

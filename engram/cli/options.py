@@ -28,6 +28,9 @@ class EngineOptions:
     """Address of the Ray cluster, as in 10.0.0.1:6379; by default the one that runs here, else one is started."""
     gpu_share: float = 0.25
     """Share of a GPU that a run takes on Ray, if its device is cuda."""
+    stall_timeout: float | None = None
+    """Seconds without a report after which a worker is replaced, and its run goes on from its checkpoint; by default a
+    worker that is silent for ten minutes is only named."""
 
 
 def parse_options(cls: type[Options], arguments: Sequence[str], prog: str) -> Options:

@@ -108,12 +108,12 @@ def check_places(options: PageOptions) -> None:
 
 def all_files(options: PageOptions) -> list[Path]:
     """Everything that the page is made from."""
-    return files_of(options) + (sorted(options.samples.glob("*.png")) if options.samples else [])
+    return files_of(options) + picture_files(options.samples)
 
 
 def page_data(options: PageOptions) -> dict[str, Any]:
     files = files_of(options)
-    found = read_records(*files, say=lambda text: ERR.print(escape(text)))
+    found = read_records(*(options.records or (options.results,)), say=lambda text: ERR.print(escape(text)))
     studies = [find_study(str(name)) for name in (*study_names(), *options.studies)]
     data = assemble(found, sample_pictures(options.samples), studies)
     return {**data, "sources": ", ".join(map(str, files)) or "no file"}
@@ -124,10 +124,15 @@ def files_of(options: PageOptions) -> list[Path]:
     return [file for place in options.records or (options.results,) for file in record_files(place)]
 
 
+def picture_files(folder: Path | None) -> list[Path]:
+    """The PNG files of a folder; what is not a regular file, such as a pipe, would be waited for."""
+    return [path for path in sorted(folder.glob("*.png")) if path.is_file()] if folder else []
+
+
 def sample_pictures(folder: Path | None) -> dict[str, str]:
     """The PNG files of a folder as data URIs, by their names."""
     found = {}
-    for file in sorted(folder.glob("*.png")) if folder else []:
+    for file in picture_files(folder):
         content = file.read_bytes()
         if content.startswith(PNG):
             found[file.stem] = "data:image/png;base64," + base64.b64encode(content).decode()

@@ -38,7 +38,7 @@ class StudyOptions(EngineOptions):
     columns: tuple[str, ...] = ()
     """Only these columns."""
     seeds: int | None = None
-    """Runs per cell: seeds 0, 1, 2, …; by default as the study says."""
+    """Runs per cell: the first so many seeds; by default as the study says."""
     metric: str = ""
     """What the table shows; by default the study's metric, else average-accuracy. `engram ls metrics` lists them."""
     format: Format = "text"
@@ -90,11 +90,7 @@ def study_command(arguments: list[str]) -> int:
 
 
 def seeds_or_default(seeds: int | None, study: Study) -> list[int]:
-    if seeds is None:
-        return list(study.seeds)
-    if seeds < 1:
-        raise ValueError(f"seeds {seeds} is out of range; give 1 or more")
-    return list(range(seeds))
+    return list(study.seeds if seeds is None else study.first_seeds(seeds))
 
 
 def make_runs(study: Study, results: Path, options: EngineOptions, **wanted: Any) -> int:
@@ -190,7 +186,7 @@ class ReproduceOptions(EngineOptions):
     letters: Literal["emnist-letters", "cyrillic-letters"] = "emnist-letters"
     """Tables 5 and 6: the dataset of letters; cyrillic-letters stand in if EMNIST's cannot be had, and are named."""
     seeds: int | None = None
-    """Runs per cell: seeds 0, 1, 2, …; by default as the table says."""
+    """Runs per cell: the first so many seeds; by default as the table says."""
     results: Path = Path("results")
     """Folder for the records, one folder per paper and one file per table; what is recorded there is not run again."""
 

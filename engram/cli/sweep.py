@@ -31,12 +31,14 @@ def engine_of(options: EngineOptions, threads: int = 1) -> Engine:
         raise ValueError(f"workers {options.workers} is out of range; give 1 or more")
     if options.address is not None and options.engine != "ray":
         raise ValueError(f"address {options.address} is a Ray cluster's; give --engine ray with it")
+    if options.stall_timeout is not None and not options.stall_timeout > 0:
+        raise ValueError(f"stall_timeout {options.stall_timeout:g} is out of range; give seconds, more than 0")
     if options.engine == "local":
         keep_freed_memory()  # a single run is computed in this process
-        return Local(options.workers, threads)
+        return Local(options.workers, threads, options.stall_timeout)
     from engram.engines.ray import OnRay
 
-    return OnRay(options.address, options.workers, options.gpu_share)
+    return OnRay(options.address, options.workers, options.gpu_share, stall_timeout=options.stall_timeout)
 
 
 def sweep(

@@ -147,3 +147,6 @@ def print_verified(found: list[Again]) -> None:
     OUT.print(table)
     counts = Counter(one.verification for one in found)
     OUT.print(", ".join(f"{count} {word}" for word, count in counts.items()))
+    for one in found:
+        if one.differs:
+            OUT.print(escape(f"{one.key}: {'; '.join(one.differs)}"))

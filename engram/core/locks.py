@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from engram.core import durable
 from engram.core.system import can_remove_open_files, lock_file
 
 ATTEMPTS = 100
@@ -45,13 +47,15 @@ def acquire(path: Path, busy: Callable[[], bool]) -> Lock | None:
         try:
             made |= {folder for folder in path.parents if not folder.exists()}
             path.parent.mkdir(parents=True, exist_ok=True)
-            held = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+            held = durable.DISK.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0))
         except OSError as error:
+            if error.errno == errno.ELOOP and path.is_symlink():  # what it points to is not ours to create or lock
+                error = OSError(errno.ELOOP, "it is a symbolic link; remove it", str(path))
             attempts += 1
             if isinstance(error, FileNotFoundError | FileExistsError) and attempts < ATTEMPTS:
                 continue  # another process has just removed a folder that it had created
             remove_empty(made)
-            raise
+            raise error from None
         try:
             if not lock_file(held, wait=False):
                 if not busy():

@@ -216,6 +216,10 @@ def add_entries(registry: Registry[Any], module: ModuleType, path: Path) -> list
     return found
 
 
+RESERVED = frozenset({"name", "make", "source"})
+"""What specs state of every part beside its fields."""
+
+
 def check_fields(cls: type) -> None:
     """Refuses a class whose fields cannot be flags, or cannot be written into a record."""
     hints = get_type_hints(cls)
@@ -224,6 +228,8 @@ def check_fields(cls: type) -> None:
         if get_origin(hints[plain]) is not ClassVar and hints[plain] is not ClassVar:
             raise ValueError(f"{plain} is annotated but not a field; put @dataclass above the class")
     for f in known.values():
+        if f.name in RESERVED:
+            raise ValueError(f"field {f.name} has the name of something else in a record; give it another name")
         if not f.init:
             raise ValueError(f"field {f.name} has init=False; what is not a hyper-parameter is not a field")
         if f.default_factory is not dataclasses.MISSING:

@@ -71,12 +71,19 @@ def can_remove_open_files() -> bool:
     return fcntl is not None
 
 
-def allow_open_files(count: int) -> None:
-    """Raise the limit on open files to `count` if it is lower and may be raised; Windows has none that matters."""
-    if resource is not None:
-        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-        if soft < count <= hard:
-            resource.setrlimit(resource.RLIMIT_NOFILE, (count, hard))
+def allow_open_files(count: int) -> int:
+    """Raise the limit on open files to `count`, or as far as it may be raised; how many can be open now.
+
+    Windows has no limit that matters.
+    """
+    if resource is None:
+        return count
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft == resource.RLIM_INFINITY or soft >= count:
+        return count
+    reachable = count if hard == resource.RLIM_INFINITY else min(count, hard)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (reachable, hard))
+    return int(reachable)
 
 
 def peak_mb() -> float:

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from engram.core.durable import sync_folder
 from engram.core.locks import acquire
 from engram.core.messages import Say, tell
 from engram.data.errors import DataError
@@ -103,6 +104,22 @@ def _complete(name: str, forms: Sequence[Form]) -> tuple[Form, Paths] | None:
     return None
 
 
+def damaged_files(name: str, form: Form) -> Iterator[tuple[Path, str]]:
+    """The files of a form on this machine that are not as published, with what is wrong."""
+    paths = find_files(name, form)
+    for file in form.files:
+        if file.name in paths:
+            try:
+                _check(paths[file.name], file)
+            except DataError as error:
+                yield paths[file.name], str(error).removeprefix(f"{paths[file.name]} ")
+
+
+def unfinished_downloads() -> list[Path]:
+    """What killed downloads have left in the data folders."""
+    return [part for folder in data_folders() if folder.is_dir() for part in sorted(folder.glob(f"*/{PART}*"))]
+
+
 def _check(path: Path, file: File) -> None:
     """Raise if a file's content is not the published one; the file is not removed."""
     try:
@@ -126,6 +143,7 @@ def _keep(content: Path, target: Path) -> None:
     with content.open("rb") as file:
         os.fsync(file.fileno())
     content.replace(target)
+    sync_folder(target.parent)
 
 
 @contextmanager

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from typing import Any
 
 from engram.core.messages import Say, tell
@@ -16,12 +17,15 @@ class DownloadProgress:
 
     SMALL = 5_000_000  # bytes
 
-    def __init__(self, name: str, say: Say) -> None:
-        self.name, self.say = name, say
-        self.total = self.done = 0
+    def __init__(self, name: str, say: Say, check: Callable[[int], None] = lambda _: None) -> None:
+        self.name, self.say, self.check = name, say, check
+        self.total = self.done = self.received = 0
         self.bar: Any = None
 
     def update(self, n: int) -> None:
+        """Called by pooch for each piece that has arrived; `check` may end the download by raising."""
+        self.received += n
+        self.check(self.received)
         before, self.done = self.done, min(self.done + n, self.total)
         if self.total < self.SMALL:
             return
@@ -40,7 +44,7 @@ class DownloadProgress:
 
     def reset(self) -> None:
         """Called by pooch at the end of a download. It then counts from 0 to the total once more: ignore that."""
-        self.done = self.total
+        self.done, self.check = self.total, lambda _: None
 
     def close(self) -> None:
         if self.bar is not None:

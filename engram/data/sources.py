@@ -12,6 +12,7 @@ import shutil
 import subprocess
 import tarfile
 import threading
+import time
 import zipfile
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -25,6 +26,8 @@ from engram.data.progress import DownloadProgress
 CONNECT = 4.0  # seconds to wait for the answer of a host
 STALL = 30.0  # seconds without a byte until a download is aborted
 CLIENT = 900.0  # seconds that a package client may take; 140 MB over a slow line
+DOWNLOAD_SECONDS = 3600.0  # that one file may take: a host may send a byte every STALL seconds for ever
+MAX_DOWNLOAD_BYTES = 2 << 30  # of one file; the largest in the catalog has 0.6 GB
 MAX_UNPACKED_BYTES = 4 << 30  # of one archive or packed file
 
 
@@ -100,7 +103,15 @@ class Host:
         import pooch
 
         path = work / f"download-{name}"
-        with contextlib.closing(DownloadProgress(name, say)) as progress:
+        deadline = time.monotonic() + DOWNLOAD_SECONDS
+
+        def check(received: int) -> None:
+            if received > MAX_DOWNLOAD_BYTES:
+                raise SourceError(f"{name} is longer than {MAX_DOWNLOAD_BYTES:,} bytes")
+            if time.monotonic() > deadline:
+                raise SourceError(f"{name} was not complete after {DOWNLOAD_SECONDS:g} s")
+
+        with contextlib.closing(DownloadProgress(name, say, check)) as progress:
             download = pooch.HTTPDownloader(timeout=(CONNECT, STALL), chunk_size=1 << 16, progressbar=progress)
             download(self.url + name, str(path), None)
         return path

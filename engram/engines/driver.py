@@ -110,8 +110,9 @@ def run_jobs(
     If the process of a run dies, the run is tried once more, from its latest checkpoint. Several drivers may share the
     folder `out`: each run is computed by one of them.
     """
-    store = Store(out, say)
+    store = Store(out.absolute(), say)  # a hook of a run may change the directory
     known, waiting = store.finished(), deque[Job]()
+    store.remove_orphans()
     for job in jobs:
         if record := known.get(job.key):
             yield job, record

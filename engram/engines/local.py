@@ -8,6 +8,7 @@ import os
 import signal
 import sys
 import threading
+import time
 import traceback
 from collections import deque
 from collections.abc import Sequence
@@ -22,18 +23,25 @@ from typing import Any
 from engram.core.code import UserFile, loaded_files
 from engram.core.messages import Say
 from engram.core.registry import load_file
-from engram.core.system import block_ctrl_c, ignore_ctrl_c
+from engram.core.system import allow_open_files, block_ctrl_c, ignore_ctrl_c
 from engram.data.images import Images
 from engram.engines.driver import At, Ended, EngineError, Job, Report, compute_safely, throttle_progress
-from engram.engines.forks import CONTEXT, start_fork_server
+from engram.engines.forks import start_fork_server, worker_context
+from engram.engines.silence import NAMED_AFTER, Silence
 from engram.runs.checkpoints import Checkpoints
 from engram.runs.run import failed_record, keep_freed_memory
 from engram.runs.spec import from_json
 
+OWN_FILES, FILES_PER_WORKER = 24, 8
+"""Open files that the driver and each of its workers take, at most."""
+DYING = 0.5
+"""Seconds that a killed process may take to be gone: until then a new server is not started in its place."""
 HAS_CRASH_PIPE = sys.platform != "win32"
 """Whether a crashing interpreter can write to a pipe. On Windows, a pipe is not a file descriptor."""
 LOCAL_REPORT_SECONDS = 0.5
 """Seconds between two progress reports of a run."""
+MOST_FAILED_STARTS = 3
+"""How many workers in a row may end before they are ready; another one would then not help."""
 
 
 class Worker:
@@ -42,12 +50,13 @@ class Worker:
     def __init__(self, number: int) -> None:
         start_fork_server()
         self.name = f"worker {number}"
-        self.pipe, theirs = CONTEXT.Pipe()
-        self.crash, their_crash = CONTEXT.Pipe(duplex=False)
+        context = worker_context()
+        self.pipe, theirs = context.Pipe()
+        self.crash, their_crash = context.Pipe(duplex=False)
         self.ready = False
         self.job: Job | None = None
         self.images: set[str] = set()
-        self.process = CONTEXT.Process(
+        self.process = context.Process(
             target=serve_runs,
             args=(theirs, their_crash, dict(os.environ), Path.cwd(), loaded_files()),
             name=self.name,
@@ -58,10 +67,14 @@ class Worker:
             sys.modules["__main__"] = ModuleType("__main__")  # else the worker would run the caller's script again
             with block_ctrl_c():
                 self.process.start()
+        except BaseException:
+            self.pipe.close()
+            self.crash.close()
+            raise
         finally:
             sys.modules["__main__"] = main
-        theirs.close()
-        their_crash.close()
+            theirs.close()
+            their_crash.close()
 
     def give(self, job: Job, checkpoints: Checkpoints) -> None:
         """Send a run to the worker, with those of its datasets that the worker does not have yet."""
@@ -104,19 +117,39 @@ class RunRequest:
 class Local:
     """Worker processes on this machine: `workers` of them, or as many as the cores allow; at most one per run.
 
-    A single run is computed in the driver's process, unless there is a worker already.
+    A single run is computed in the driver's process, unless there is a worker already, or silent ones are replaced. A
+    worker that reports nothing for `named_after` seconds is named, and replaced after `stall_timeout` seconds.
     """
 
-    def __init__(self, workers: int | None = None, threads: int = 1) -> None:
+    def __init__(
+        self,
+        workers: int | None = None,
+        threads: int = 1,
+        stall_timeout: float | None = None,
+        named_after: float = NAMED_AFTER,
+    ) -> None:
         self.most = workers or max(1, count_cores() // threads)
         self.workers: list[Worker] = []
-        self.started = 0
+        self.started = self.failed_starts = 0
         self.submitted: deque[tuple[Job, Checkpoints]] = deque()
+        self.silence = Silence(stall_timeout, named_after)
 
     def open(self, runs: int, say: Say) -> int:
         self.slots, self.say = min(runs, self.most), say
-        self.alone = runs == 1 and not self.workers
+        self.alone = runs == 1 and not self.workers and self.silence.timeout is None
+        if not self.alone:
+            self.slots = min(self.slots, self.workers_by_files())
         return self.slots
+
+    def workers_by_files(self) -> int:
+        """How many workers the limit of open files has room for."""
+        files = allow_open_files(OWN_FILES + FILES_PER_WORKER * self.slots)
+        room = (files - OWN_FILES) // FILES_PER_WORKER
+        if room < 1:
+            raise EngineError(f"{files} open files are too few for worker processes; raise the limit (ulimit -n 256)")
+        if room < self.slots:
+            self.say(f"{room} workers at a time: the limit of {files} open files has no room for more (ulimit -n)")
+        return room
 
     def submit(self, job: Job, checkpoints: Checkpoints) -> None:
         self.submitted.append((job, checkpoints))
@@ -127,12 +160,32 @@ class Local:
         """Give runs to idle workers, and start new workers if there are runs left and slots free."""
         for worker in self.workers:
             if self.submitted and worker.ready and worker.job is None:
+                self.silence.hear(worker)
                 with suppress(OSError):  # it has died: `wait` handles that
                     worker.give(*self.submitted.popleft())
-        starting = sum(not worker.ready for worker in self.workers)
-        for _ in range(min(len(self.submitted) - starting, self.slots - len(self.workers))):
+        while min(len(self.submitted) - self.starting(), self.slots - len(self.workers)) > 0:
             self.started += 1
-            self.workers.append(Worker(self.started))
+            try:
+                self.workers.append(Worker(self.started))
+                self.silence.hear(self.workers[-1])
+            except (EOFError, ConnectionError) as error:  # the server that forks workers died in between
+                self.count_failed_start(f"the server process that forks them ended ({type(error).__name__})")
+                time.sleep(DYING)
+            except OSError as error:
+                raise EngineError(f"worker processes cannot be started: {error.strerror or error}") from error
+
+    def starting(self) -> int:
+        return sum(not worker.ready for worker in self.workers)
+
+    def count_failed_start(self, why: str) -> None:
+        """Allow for another try, unless the last ones failed too."""
+        self.failed_starts += 1
+        if self.failed_starts >= MOST_FAILED_STARTS:
+            raise EngineError(
+                f"worker processes cannot be started: {self.failed_starts} in a row ended before they were ready; "
+                f"of the last one {why}"
+            )
+        self.say(f"a worker ended before it was ready: {why.splitlines()[0]}; starting another")
 
     def wait(self, report: Report) -> None:
         if self.alone:
@@ -141,18 +194,30 @@ class Local:
             watch = lambda progress: report(At(job, "here", progress))  # noqa: E731
             report(Ended(job, compute_safely(job.spec, checkpoints.save, checkpoints.latest(), watch, self.say)))
             return
-        ready = connection.wait([worker.pipe for worker in self.workers])
+        ready = connection.wait([worker.pipe for worker in self.workers], self.silence.next_look())
         for worker in [worker for worker in self.workers if worker.pipe in ready]:
             try:
                 self.handle(worker, worker.pipe.recv(), report)
             except (EOFError, OSError):
-                self.remove_dead(worker, report)
+                self.remove(worker, report, worker.explain_death())
+        self.look_at_silent(report)
         self.feed()
+
+    def look_at_silent(self, report: Report) -> None:
+        """Name workers that reported nothing for long, and replace those that were silent for longer than allowed."""
+        for worker, silent in self.silence.to_name():
+            what = worker.job or "which is starting"
+            advice = "" if self.silence.timeout else "; --stall-timeout SECONDS replaces such workers"
+            self.say(f"{worker.name} (process {worker.process.pid}) has reported nothing for {silent}: {what}{advice}")
+        for worker, silent in list(self.silence.to_replace()):
+            self.remove(worker, report, f"its process reported nothing for {silent} and was replaced")
 
     def handle(self, worker: Worker, message: Any, report: Report) -> None:
         kind, value = message
+        self.silence.hear(worker)
         if kind == "ready":
-            worker.ready = True
+            worker.ready, self.failed_starts = True, 0
+            self.silence.forget(worker)
             return
         assert worker.job is not None
         if kind == "say":
@@ -161,23 +226,25 @@ class Local:
             report(At(worker.job, worker.name, value))
         else:
             job, worker.job = worker.job, None
+            self.silence.forget(worker)
             report(Ended(job, value if kind == "record" else failed_record(job.spec, value)))
 
-    def remove_dead(self, worker: Worker, report: Report) -> None:
-        """Remove a dead worker, and report its run as ended without a record."""
+    def remove(self, worker: Worker, report: Report, why: str) -> None:
+        """Remove a worker that died or is given up, and report its run as ended without a record."""
         self.workers.remove(worker)
-        why = worker.explain_death()
+        self.silence.forget(worker)
         worker.close()
         if worker.job is not None:
             report(Ended(worker.job, None, why))
         elif not worker.ready:
-            raise EngineError(f"worker processes cannot be started: {why}")
+            self.count_failed_start(why)
 
     def drop(self) -> None:
         self.submitted.clear()
         for worker in [worker for worker in self.workers if worker.job or not worker.ready]:
             worker.close()
             self.workers.remove(worker)
+            self.silence.forget(worker)
 
     def close(self) -> None:
         for worker in self.workers:

@@ -18,6 +18,7 @@ from engram.core.registry import load_file
 from engram.core.system import allow_open_files
 from engram.data.images import Images
 from engram.engines.driver import At, Ended, EngineError, Job, Report, compute_safely, throttle_progress
+from engram.engines.silence import Silence
 from engram.learning.train import Checkpoint
 from engram.runs.checkpoints import Checkpoints, describe_damage, file_name, packed, unpacked
 from engram.runs.run import failed_record, keep_freed_memory
@@ -42,6 +43,7 @@ class OnRay:
         workers: int | None = None,
         gpu_share: float = 0.25,
         checkpoint_every: float = CHECKPOINT_EVERY,
+        stall_timeout: float | None = None,
     ) -> None:
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # send no usage data
         os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
@@ -70,6 +72,7 @@ class OnRay:
         self.running: dict[Any, tuple[Job, Checkpoints]] = {}
         self.where: dict[Any, str] = {}
         self.shared: dict[str, Any] = {}
+        self.silence = Silence(stall_timeout)
 
     def open(self, runs: int, say: Say) -> int:
         """Allow `workers` runs at a time; by default two per core, so that no core waits for the driver."""
@@ -102,7 +105,8 @@ class OnRay:
 
     def wait(self, report: Report) -> None:
         errors = self.ray.exceptions
-        ready, _ = self.ray.wait(list(self.running), num_returns=1)
+        ready, _ = self.ray.wait(list(self.running), num_returns=1, timeout=self.silence.next_look())
+        self.look_at_silent(report, ready)
         for remote in ready:
             job, checkpoints = self.running[remote]
             try:
@@ -123,12 +127,29 @@ class OnRay:
                     self.say(value)
                 elif kind == "at":
                     self.where[remote], progress = value
+                    self.silence.hear(remote)
                     report(At(job, self.where[remote], progress))
                 else:
                     self.forget(remote)
                     report(Ended(job, value if kind == "record" else failed_record(job.spec, value)))
 
+    def look_at_silent(self, report: Report, ready: list[Any]) -> None:
+        """Name runs that began and reported nothing for long, and give up those that were silent for longer than
+        allowed; runs that wait for a free core are not silent."""
+        for remote in ready:
+            if remote in self.where:
+                self.silence.hear(remote)
+        for remote, silent in self.silence.to_name():
+            advice = "" if self.silence.timeout else "; --stall-timeout SECONDS tries such runs again"
+            self.say(f"node {self.where[remote]} has reported nothing for {silent}: {self.running[remote][0]}{advice}")
+        for remote, silent in list(self.silence.to_replace()):
+            job, where = self.running[remote][0], self.where[remote]
+            self.ray.cancel(remote, force=True)
+            self.forget(remote)
+            report(Ended(job, None, f"its process on node {where} reported nothing for {silent} and was replaced"))
+
     def forget(self, remote: Any) -> None:
+        self.silence.forget(remote)
         del self.running[remote]
         self.where.pop(remote, None)
 

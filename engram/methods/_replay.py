@@ -32,7 +32,7 @@ def share_of_now(learner: Learner) -> float:
     return 1 / (learner.task + 1)
 
 
-def distillation(old: Tensor, new: Tensor, temperature: float, reduction: Reduction) -> Tensor:
+def distillation(old: Tensor, new: Tensor, temperature: float, reduction: Reduction, squared: bool = True) -> Tensor:
     """T² times the cross-entropy between softened outputs (Hinton et al., 2015).
 
     Args:
@@ -40,15 +40,23 @@ def distillation(old: Tensor, new: Tensor, temperature: float, reduction: Reduct
         new: Logits of the network as it is, (batch, K) with K ≥ k: outputs that are new count as 0 in the old.
         temperature: What logits are divided by.
         reduction: Over outputs: `sum`, or `mean`, which divides by K. Over the batch it is the mean.
+        squared: Whether it is multiplied by T².
     """
     p = torch.softmax(old / temperature, 1)
     logs = torch.log_softmax(new / temperature, 1)
-    entropy = -(temperature**2) * (p * logs[:, : p.shape[1]]).sum() / len(new)
+    factor = temperature**2 if squared else 1.0
+    entropy = -factor * (p * logs[:, : p.shape[1]]).sum() / len(new)
     return entropy / new.shape[1] if reduction == "mean" else entropy
 
 
 def distilled(
-    learner: Learner, old: Tensor, new: Tensor, temperature: float, reduction: Reduction, parts: bool = False
+    learner: Learner,
+    old: Tensor,
+    new: Tensor,
+    temperature: float,
+    reduction: Reduction,
+    parts: bool = False,
+    squared: bool = True,
 ) -> Tensor:
     """Distillation of all outputs of the past, from logits over all outputs.
 
@@ -58,21 +66,18 @@ def distilled(
     tasks, now = learner.tasks, learner.task
     if tasks.kind != "task":
         before, after = tasks.active(now - 1, now - 1), tasks.active(now, now)
-        return distillation(old[:, before], new[:, after], temperature, reduction)
+        return distillation(old[:, before], new[:, after], temperature, reduction, squared)
     rows = len(new) // now if parts else 0
     total = new.new_zeros(())
     for task, head in enumerate(tasks.heads[:now]):
         part = slice(rows * task, rows * (task + 1)) if parts else slice(None)
-        total = total + distillation(old[part, head], new[part, head], temperature, reduction)
+        total = total + distillation(old[part, head], new[part, head], temperature, reduction, squared)
     return total / now
 
 
 @dataclass
-class GenerativeReplay(Method):
-    """Next to each batch of the current task, as many images from a generator of the past.
-
-    In task learning every past task gets an equal part of them, whatever they show: the generator knows no tasks.
-    """
+class DrawnReplay(Method):
+    """Replays drawn images: knows how shades become network input, now and in each past task."""
 
     kept: ClassVar[tuple[str, ...]] = ("generator", "scales")
     working: ClassVar[tuple[str, ...]] = ("teacher",)
@@ -96,24 +101,9 @@ class GenerativeReplay(Method):
     def end_task(self, learner: Learner, task: Task) -> None:
         self.scales.append((self._scaling.scale.tolist(), self._scaling.shift.tolist()))
 
-    @abstractmethod
-    def draw(self, n: int, rng: torch.Generator) -> Tensor:
-        """Images from the generator as the last task left it: (n, pixels) in [0, 1]."""
-
     def shades(self, x: Tensor) -> Tensor:
         """The task's network input as shades in [0, 1]."""
         return x if self._plain else self._scaling.to_intensities(x)
-
-    def replay(self, learner: Learner, n: int) -> tuple[Tensor, Batch]:
-        """Drawn images as shades, and as a batch of the past tasks without labels; n of them, or a few more."""
-        past, device = learner.task, learner.device
-        if learner.tasks.kind == "task":
-            t = torch.arange(past, device=device).repeat_interleave(math.ceil(n / past))
-            tasks = tuple(range(past))
-        else:
-            t, tasks = torch.full((n,), past - 1, device=device), (past - 1,)
-        shades = self.draw(len(t), self._noise)
-        return shades, Batch(self.inputs(shades, t, tasks), torch.zeros_like(t), t, tasks)
 
     def inputs(self, shades: Tensor, t: Tensor, tasks: tuple[int, ...]) -> Tensor:
         """Shades as the network input of the past task that each is drawn for."""
@@ -125,6 +115,29 @@ class GenerativeReplay(Method):
             here = t == task
             x[here] = self._past[task].from_intensities(shades[here])
         return x
+
+
+@dataclass
+class GenerativeReplay(DrawnReplay):
+    """Next to each batch of the current task, as many images from a generator of the past.
+
+    In task learning every past task gets an equal part of them, whatever they show: the generator knows no tasks.
+    """
+
+    @abstractmethod
+    def draw(self, n: int, rng: torch.Generator) -> Tensor:
+        """Images from the generator as the last task left it: (n, pixels) in [0, 1]."""
+
+    def replay(self, learner: Learner, n: int) -> tuple[Tensor, Batch]:
+        """Drawn images as shades, and as a batch of the past tasks without labels; n of them, or a few more."""
+        past, device = learner.task, learner.device
+        if learner.tasks.kind == "task":
+            t = torch.arange(past, device=device).repeat_interleave(math.ceil(n / past))
+            tasks = tuple(range(past))
+        else:
+            t, tasks = torch.full((n,), past - 1, device=device), (past - 1,)
+        shades = self.draw(len(t), self._noise)
+        return shades, Batch(self.inputs(shades, t, tasks), torch.zeros_like(t), t, tasks)
 
     def samples(self, learner: Learner, n: int) -> Tensor:
         return self.draw(n, learner.rng("samples"))

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn.functional import binary_cross_entropy_with_logits
 
 from engram.learning.learner import Learner
-from engram.learning.method import Each, Log, Method
+from engram.learning.method import Log, Method
 from engram.nets.mlp import hidden_layers
 from engram.nets.vae import VAE, vae_losses
 from engram.scenarios.task import Batch, Data, Pixels, Task, Tasks, pool
@@ -40,7 +40,7 @@ class GenerativeClassifier(Method):
     """Latent variables."""
     draws: int = 50
     """Latent samples per test image and class that the likelihood is estimated from."""
-    likelihood: Annotated[Likelihood, Each()] = "gaussian"
+    likelihood: Likelihood = "gaussian"
     """Of a test image given its latent variables: gaussian with variance 1 (the paper's code, although training
     minimises a cross-entropy), or bernoulli, as in training."""
 

@@ -8,12 +8,12 @@ from typing import Annotated, Literal
 
 import torch
 from torch import Tensor
-from torch.nn.functional import binary_cross_entropy_with_logits, one_hot
+from torch.nn.functional import binary_cross_entropy_with_logits, normalize, one_hot
 
 from engram.learning.buffer import Rule
 from engram.learning.learner import Learner, in_eval_mode
 from engram.learning.method import Each
-from engram.methods._replay import teacher_of
+from engram.methods._replay import Reduction, teacher_of
 from engram.methods._stored import KeepsImages
 from engram.scenarios.task import Batch, Data, Task, Tasks
 
@@ -22,7 +22,7 @@ from engram.scenarios.task import Batch, Data, Task, Tasks
 class ICaRL(KeepsImages):
     """Exemplars of each class, distillation, and prediction by the nearest mean of exemplars (Rebuffi et al., 2017).
 
-    As in the code of Buzzega et al. (2020).
+    By default as in the code of Buzzega et al. (2020).
     """
 
     title = "iCaRL"
@@ -30,12 +30,27 @@ class ICaRL(KeepsImages):
     look = ("black", "P", "-")
 
     capacity: int = 500
-    """Exemplars, shared out evenly among the classes so far."""
+    """Exemplars in all."""
+    quota: Literal["seen", "all"] = "seen"
+    """What the capacity is divided by: the classes so far, so that old ones give up exemplars; or all classes of the
+    scenario (van de Ven et al., 2022)."""
     exemplars: Annotated[Literal["herding", "random"], Each()] = "herding"
     """How the images of a class are selected: such that their mean feature is near the class mean, or at random."""
 
+    reduction: Reduction = "mean"
+    """Of the loss over classes: mean, or sum (van de Ven et al., 2022)."""
+    temperature: float = 1.0
+    """What the old network's logits are divided by in targets; predictions are not. van de Ven et al. (2022): 2."""
+    unit_features: bool = False
+    """Whether features, and the means of classes, are scaled to length 1 (Rebuffi et al.; van de Ven et al., 2022)."""
+
     working = ("teacher",)
     needs = frozenset({"boundaries", "past data"})
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not 0 < self.temperature < float("inf"):
+            raise ValueError(f"temperature {self.temperature} is out of range; give a number above 0")
 
     def rule(self) -> Rule:
         return "per-class"
@@ -67,18 +82,23 @@ class ICaRL(KeepsImages):
         if self.teacher is not None:
             with torch.no_grad():
                 old = self.teacher.logits(batch.x, batch.t)
-            targets[:, : head.start] = torch.sigmoid(old[:, : head.start])
+            targets[:, : head.start] = torch.sigmoid(old[:, : head.start] / self.temperature)
         logits = learner.logits(batch.x, batch.t)
-        return binary_cross_entropy_with_logits(logits[:, : head.stop], targets[:, : head.stop])
+        loss = binary_cross_entropy_with_logits(logits[:, : head.stop], targets[:, : head.stop])
+        return head.stop * loss if self.reduction == "sum" else loss
+
+    def features_of(self, learner: Learner, x: Tensor, t: Tensor | None) -> Tensor:
+        features = learner.features(x, t)
+        return normalize(features) if self.unit_features else features
 
     @torch.no_grad()
     def end_task(self, learner: Learner, task: Task) -> None:
         """New classes get their quota; the buffer cuts those of old classes to the same."""
         with in_eval_mode(learner.net):
-            parts = [(learner.features(part.x, part.t), part.y) for part in task.train.chunks()]
+            parts = [(self.features_of(learner, part.x, part.t), part.y) for part in task.train.chunks()]
         features, labels = (torch.cat(part) for part in zip(*parts, strict=True))
         head = learner.tasks.heads[task.index]
-        quota = self.capacity // head.stop
+        quota = self.capacity // (head.stop if self.quota == "seen" else learner.tasks.outputs)
         rows = []
         for label in range(head.start, head.stop):
             own = (labels == label).nonzero().squeeze(1)
@@ -95,10 +115,12 @@ class ICaRL(KeepsImages):
         if held is None:
             return super().scores(learner, x, task)
         t = None if task is None else torch.full((len(x),), task, device=x.device)
-        known = learner.features(held.x, held.t)
+        known = self.features_of(learner, held.x, held.t)
         members = one_hot(held.y, learner.tasks.outputs).to(known).t()  # (classes, exemplars)
         count = members.sum(1, keepdim=True)
-        distance = torch.cdist(learner.features(x, t), members @ known / count.clamp(min=1)).square()
+        means = members @ known / count.clamp(min=1)
+        means = normalize(means) if self.unit_features else means
+        distance = torch.cdist(self.features_of(learner, x, t), means).square()
         return (-distance).masked_fill(count.squeeze(1) == 0, float("-inf"))
 
 

@@ -33,6 +33,9 @@ class LwF(Method):
     """In the t-th task, new to old: share, 1/t to 1 − 1/t (the row's code); count, 1 to t − 1, and 1 to 1 in class
     learning (that code today)."""
 
+    squared: bool = True
+    """Multiply the distillation by T², so that its gradient does not shrink with T; van de Ven et al. (2022): no."""
+
     working = ("teacher",)
     needs = frozenset({"boundaries"})
     replays = True
@@ -51,7 +54,8 @@ class LwF(Method):
         logits = learner.logits(batch.x, batch.t)
         with torch.no_grad():
             old = self.teacher.logits(batch.x, batch.t)
-        new, past = learner.loss_of(logits, batch), distilled(learner, old, logits, self.temperature, self.reduction)
+        new = learner.loss_of(logits, batch)
+        past = distilled(learner, old, logits, self.temperature, self.reduction, squared=self.squared)
         if self.weighting == "count":
             return new + past * (1 if learner.tasks.kind.startswith("class") else learner.task)
         share = share_of_now(learner)

@@ -119,8 +119,8 @@ class Bars(FigureRecipe):
             ax.set_xlim(0, 104)
             ax.set_xticks(range(0, 101, 25))
             ax.grid(axis="y", visible=False)
-            for place, cell in enumerate(cell for cell in found if cell.column == column):
-                draw_bar(ax, place, cell, study.rows[cell.row].method)
+            for cell in (cell for cell in found if cell.column == column):
+                draw_bar(ax, rows.index(cell.row), cell, study.rows[cell.row].method)
         axes[0].set_yticks(range(len(rows)), [study.row_title(row) for row in rows])
         axes[0].set_ylim(len(rows) - 0.4, -0.6)
         for ax in axes:

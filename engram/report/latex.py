@@ -100,7 +100,9 @@ def row_lines(row: TableRow, memory: bool) -> list[str]:
 
 
 def small_text(entry: Entry) -> str:
-    """`$93.46 \\pm 2.01$ (10) $=$`, or `(10) p 0.004`"""
+    """`$93.46 \\pm 2.01$ (10) $=$`, or `(10) p 0.004`; nothing if there is no such cell"""
+    if not entry.value:
+        return ""
     if entry.published:
         return f"{math(entry.published)} ({entry.n}) {VERDICT_SIGNS.get(entry.verdict or '', '')}".rstrip()
     return f"({entry.n}) {escape_latex(entry.p)}".rstrip()
@@ -128,8 +130,8 @@ def latex_row(entries: Sequence[str] | map[str], space: str = "") -> str:
 
 def math(text: str, bold: bool = False, star: bool = False) -> str:
     r"""`$94.28 \pm 2.12$`; a dash is not mathematics."""
-    if text == ABSENT:
-        return "--"
+    if text in (ABSENT, ""):
+        return "--" if text else ""
     inside = text.replace("±", r"\pm")
     inside = rf"\mathbf{{{inside}}}" if bold else inside
     return f"${inside}{'^{*}' if star else ''}$"

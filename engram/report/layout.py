@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 from engram.core.messages import duration, size
@@ -21,7 +21,7 @@ class Entry:
     """What a table says in one place."""
 
     value: str
-    """`94.28 ± 2.12`, or a dash if there are no runs."""
+    """`94.28 ± 2.12`, or a dash if there are no runs; empty if there is no such cell."""
     n: int
     published: str = ""
     """The published number; empty if there is none."""
@@ -183,6 +183,7 @@ def make_sections(study: Study, cells: Sequence[Cell], extra: Sequence[str]) -> 
 def make_rows(study: Study, names: Sequence[str], cells: Sequence[Cell], extra: Sequence[str]) -> list[TableRow]:
     """The rows of a group. Bold is the best of its rows with a memory, if the table marks those."""
     by_row = {name: [cell for cell in cells if cell.row == name] for name in names}
+    columns = names_of_columns(cells)
     remembering = [c for name in names if name in study.memory_rows for c in by_row[name] if c.ours is not None]
     best: dict[str, float] = {}
     for cell in remembering:
@@ -192,12 +193,22 @@ def make_rows(study: Study, names: Sequence[str], cells: Sequence[Cell], extra: 
         TableRow(
             name,
             printable(study.row_title(name)),
-            tuple(make_entry(study, cell, (cell.row, cell.column) in bold) for cell in by_row[name]),
+            tuple(make_entries(study, by_row[name], columns, bold)),
             name in study.memory_rows,
             row_costs(by_row[name], extra),
         )
         for name in names
     ]
+
+
+def make_entries(
+    study: Study, cells: Sequence[Cell], columns: Sequence[str], bold: Collection[tuple[str, str]]
+) -> Iterator[Entry]:
+    """An entry per column of one row; empty if the study has no such cell."""
+    by_column = {cell.column: cell for cell in cells}
+    for column in columns:
+        cell = by_column.get(column)
+        yield Entry("", 0) if cell is None else make_entry(study, cell, (cell.row, column) in bold)
 
 
 def make_entry(study: Study, cell: Cell, bold: bool) -> Entry:

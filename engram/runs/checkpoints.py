@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import io
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from engram.core.durable import sync_folder
+from engram.core.durable import read_whole, write_whole
 from engram.core.messages import Say, tell
 from engram.learning.train import Checkpoint
 
@@ -36,19 +35,11 @@ class Checkpoints:
 
     def write(self, name: str, content: bytes) -> None:
         path = self.folder / name
-        part = path.with_suffix(f".{os.getpid()}.part")
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
             older = list(self.folder.glob("*.pt"))  # not parts: another process may be writing one
-            with part.open("wb", buffering=0) as file:
-                left = memoryview(content)
-                while left:
-                    left = left[file.write(left) :]
-                os.fsync(file.fileno())
-            part.replace(path)
-            sync_folder(self.folder)
+            write_whole(path, content)
         except OSError as error:
-            part.unlink(missing_ok=True)
             if not self.failed:
                 self.say(f"{path} cannot be written: {error.strerror}; the run goes on, but could not be resumed there")
             self.failed = True
@@ -61,7 +52,7 @@ class Checkpoints:
         """What an interrupted run left, or None."""
         for path in self.newest_first():
             try:
-                return unpacked(path.read_bytes(), self.key)
+                return unpacked(read_whole(path), self.key)
             except Exception as error:  # torch.load raises many types
                 self.say(f"{path}: not a whole checkpoint of this run ({describe_damage(error)}), left aside")
         return None

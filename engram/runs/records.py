@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from engram.core.durable import sync_folder
+from engram.core.durable import opened, read_whole, sync_folder, write_all
 from engram.core.messages import Say, tell
 from engram.core.system import lock_file
 from engram.runs.soundness import MAY_HOLD_CONTROL, drop_control, is_sound_record
@@ -165,7 +165,7 @@ def read_records(*places: Path, say: Say = tell) -> list[Record]:
     found: list[Record] = []
     for file in dict.fromkeys(file for place in places for file in record_files(place, say)):
         try:
-            text = file.read_text(encoding="utf-8", errors="replace")
+            text = read_whole(file).decode("utf-8", errors="replace")
         except OSError as error:
             if file in places:  # asked for by name
                 raise
@@ -201,23 +201,20 @@ def append_record(path: Path, record: Record) -> None:
     """Adds a record, whole or not at all as far as readers can see, and waits until it is on the disk."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with path.open("a+b", buffering=0) as file:  # what does not fit fails here, not when the file is closed
-            lock_file(file.fileno())
-            size = file.seek(0, os.SEEK_END)
+        with opened(path, os.O_RDWR | os.O_APPEND | os.O_CREAT) as file:
+            lock_file(file)
+            size = os.lseek(file, 0, os.SEEK_END)
             torn = b""
             if size:
-                file.seek(size - 1)
-                torn = b"" if file.read(1) == b"\n" else b"\n"  # a crash left half a line: keep away from it
-            left = memoryview(torn + record.to_json().encode() + b"\n")
+                os.lseek(file, size - 1, os.SEEK_SET)
+                torn = b"" if os.read(file, 1) == b"\n" else b"\n"  # a crash left half a line: keep away from it
             try:
-                while left:
-                    left = left[file.write(left) :]
-                os.fsync(file.fileno())
-                if not size:
-                    sync_folder(path.parent)
+                write_all(file, torn + record.to_json().encode() + b"\n")
             except OSError:
-                file.truncate(size)
+                os.ftruncate(file, size)
                 raise
+            if not size:
+                sync_folder(path.parent)
     except OSError as error:
         what = f"the record of {record.scenario} {record.method}, seed {record.seed},"
         raise UnwritableError(what, path, error) from error

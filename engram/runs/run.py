@@ -49,6 +49,9 @@ from engram.runs.spec import Spec
 from engram.runs.store import Store
 from engram.scenarios.scenario import Scenario
 
+BIT_VARIABLES = ("MKL_CBWR", "ATEN_CPU_CAPABILITY", "MKL_ENABLE_INSTRUCTIONS", "ONEDNN_MAX_CPU_ISA")
+"""Recorded if they are set: they change bits under the same key."""
+
 
 def run(
     scenario: Scenario,
@@ -127,7 +130,7 @@ def run_spec(
     """The record of a spec: from the files in `out` where it is there, else by running it."""
     if not out:
         return compute(spec, watch=watch)
-    store = Store(out, say)
+    store = Store(out.absolute(), say)  # a hook of the run may change the directory
     if found := store.finished().get(spec.key):
         return attach_left(found, out, spec)
     lock = store.lock_run(spec.key)
@@ -244,8 +247,11 @@ def complete_record(record: Record, outcome: Outcome) -> Record:
 
 @contextmanager
 def process_state(threads: int) -> Iterator[None]:
-    """The state that results are defined in, inside the block: so many threads, denormal numbers flushed to zero."""
-    threads_before, flushed_before = torch.get_num_threads(), flushes_denormals()
+    """The state that results are defined in, inside the block: so many threads, denormal numbers flushed to zero.
+
+    A run that changes the directory moves nothing of what follows: relative paths mean what they meant.
+    """
+    threads_before, flushed_before, folder = torch.get_num_threads(), flushes_denormals(), current_folder()
     torch.set_num_threads(threads)
     torch.set_flush_denormal(True)
     try:
@@ -253,6 +259,16 @@ def process_state(threads: int) -> Iterator[None]:
     finally:
         torch.set_num_threads(threads_before)
         torch.set_flush_denormal(flushed_before)
+        if folder and current_folder() != folder:
+            os.chdir(folder)
+
+
+def current_folder() -> str | None:
+    """None if it was removed."""
+    try:
+        return os.getcwd()  # noqa: PTH109 (a text, as it is given back)
+    except OSError:
+        return None
 
 
 def flushes_denormals() -> bool:
@@ -304,7 +320,13 @@ def machine() -> dict[str, Any]:
         "python": platform.python_version(),
         "cpu": cpu_name(),
         "cores": os.cpu_count(),
+        **({"variables": chosen} if (chosen := bit_variables()) else {}),
     }
+
+
+def bit_variables() -> dict[str, str]:
+    """Variables of the environment that choose between kernels, whose results differ in their last bits."""
+    return {name: os.environ[name] for name in BIT_VARIABLES if name in os.environ}
 
 
 def commit() -> dict[str, Any]:

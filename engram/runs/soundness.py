@@ -47,7 +47,7 @@ def is_sound_record(record: Record) -> bool:
         and all(is_plain(value) for value in (record.spec, record.environment, record.search))
         and is_spec(record.spec)
         and isinstance(record.environment, dict)
-        and is_names(record.environment.get("data", {}))
+        and all(is_names(record.environment.get(name, {})) for name in ("data", "variables"))
         and (record.search == {} or is_search_note(record.search, record.spec))
     )
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import shutil
+from contextlib import suppress
 from pathlib import Path
 
-from engram.core.durable import sync_folder
+from engram.core import durable
 from engram.core.locks import Lock, acquire
 from engram.core.messages import Say, tell
 from engram.core.system import lock_file
@@ -47,29 +48,50 @@ class Store:
         """The records that a file got since it was last read; none of a file that cannot be read, which is said."""
         inode, offset, lines = self._read.get(path, (0, 0, 1))
         try:
-            opened = path.open("rb")
+            handle = durable.DISK.open(path, os.O_RDONLY)
         except OSError as error:
             self._say_once(f"{path} cannot be read: {error.strerror}; skipped")
             return []
-        with opened as file:
-            now = os.fstat(file.fileno())
+        with os.fdopen(handle, "rb") as file:
+            now = os.fstat(handle)
             if (now.st_ino, now.st_size) == (inode, offset):
                 return []
             if now.st_ino != inode or now.st_size < offset:  # another file
                 offset, lines = 0, 1
-            lock_file(file.fileno(), shared=True)  # nobody is in the middle of a line
+            locked = True
+            try:
+                lock_file(handle, shared=True)  # nobody is in the middle of a line
+            except OSError:  # a file system without locks: a line may be half written
+                locked = False
             file.seek(offset)
             text = file.read()
+            if not locked:
+                text = text[: text.rfind(b"\n") + 1]
         self._read[path] = (now.st_ino, offset + len(text), lines + text.count(b"\n"))
         return parse_records(text.decode(errors="replace"), path, lines, self.say)
 
     def add(self, record: Record, file: str = RECORDS) -> None:
-        """Records a run, after what it leaves is on the disk; of one that did not fail the checkpoints go."""
+        """Records a run, after what it leaves is on the disk, unless that was done before (a file could not be read
+        then, and can be now); of one that did not fail the checkpoints go."""
         if record.left is not None:
             record.left.write(self.folder, record.key)
-        append_record(self.folder / file, record)
+        if record.status == "failed" or record.key not in self.finished():
+            append_record(self.folder / file, record)
         if record.status != "failed":
             shutil.rmtree(self.checkpoints(record.key), ignore_errors=True)
+
+    def remove_orphans(self) -> None:
+        """Remove the checkpoints of runs that are recorded: a process was killed between recording and removing."""
+        folder = self.folder / "checkpoints"
+        try:
+            left = [entry.name for entry in os.scandir(folder) if entry.is_dir(follow_symlinks=False)]
+        except OSError:
+            return
+        for key in [key for key in left if key in self.finished()]:
+            with suppress(UnwritableError):  # a folder that is only read
+                if lock := self.lock_run(key):
+                    shutil.rmtree(self.checkpoints(key), ignore_errors=True)
+                    lock.release()
 
     def checkpoints(self, key: str) -> Path:
         """Where the checkpoints of a run are."""
@@ -95,17 +117,10 @@ def kept_path(folder: Path, key: str) -> Path:
 
 def write_kept(path: Path, content: bytes) -> None:
     """Writes a file whole or not at all, and waits until it is on the disk."""
-    part = path.with_suffix(f".{os.getpid()}.part")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with part.open("wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        part.replace(path)
-        sync_folder(path.parent)
+        durable.write_whole(path, content)
     except OSError as error:
-        part.unlink(missing_ok=True)
         raise UnwritableError("what the run leaves", path, error) from error
 
 

@@ -15,7 +15,6 @@ from engram.data.images import Images
 from engram.scenarios.kinds import Kind, ScenarioError
 from engram.scenarios.scenario import (
     ImagePart,
-    Order,
     Scenario,
     check_choice,
     count_training_images,
@@ -24,6 +23,8 @@ from engram.scenarios.scenario import (
     view_rows,
 )
 from engram.scenarios.task import Pixels, Task, Tasks
+
+ClassOrder = Literal["fixed", "shuffled", "numpy"]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -39,8 +40,9 @@ class Split(Scenario):
 
     classes_per_task: int | tuple[int, ...] | Literal["all"] = 2
     """Number of classes per task: one number for all tasks, or a list."""
-    order: Order = "fixed"
-    """Class order: as in the dataset, or shuffled by the run's seed."""
+    order: ClassOrder = "fixed"
+    """Class order: as in the dataset; shuffled by the run's seed; or numpy, where class c comes at the place
+    `numpy.random.RandomState(seed).permutation(classes)[c]`, as published runs with known seeds had it."""
 
     groups: tuple[tuple[int, ...], ...] = ()
     """Labels of each task, instead of `classes_per_task`: own order, own sizes; a class that is in several groups comes
@@ -48,7 +50,7 @@ class Split(Scenario):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_choice("order", self.order, get_args(Order))
+        check_choice("order", self.order, get_args(ClassOrder))
         self.group_sizes()
 
     def group_sizes(self) -> list[int]:
@@ -86,7 +88,7 @@ class Split(Scenario):
         sizes = [float(counts[group].sum()) for group in groups]
         if self.kind == "iid":
             return [round(sum(sizes) / len(sizes))] * len(sizes)
-        if self.order == "shuffled":  # on average
+        if self.order != "fixed":  # on average
             return [round(float(counts.sum()) * len(group) / len(counts)) for group in groups]
         return [round(size) for size in sizes]
 
@@ -96,6 +98,8 @@ class Split(Scenario):
         order = list(range(images.n_classes))
         if self.order == "shuffled":
             order = torch.randperm(images.n_classes, generator=stream(seed, "order")).tolist()
+        elif self.order == "numpy":
+            order = np.argsort(np.random.RandomState(seed).permutation(images.n_classes)).tolist()
         groups = self.labels_of_tasks(order)
         outputs = number_outputs(groups, self.kind)
 

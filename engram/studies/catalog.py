@@ -87,7 +87,7 @@ def places_of_settings() -> dict[Setting, list[str]]:
     for name in study_names():
         study = built_in_study(name)
         for row in () if study.python else study.rows:
-            for column in study.columns:
+            for column in (column for column in study.columns if study.has_cell(row, column)):
                 setting, exact = study.setting(row, column), study.rows[row].as_published
                 for one in [setting, *([setting.with_values(exact)] if exact else [])]:
                     found.setdefault(one, []).append(f"{name} {row} {column}")

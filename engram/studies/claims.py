@@ -161,6 +161,7 @@ def read_place(text: str, paper: str) -> Place:
     """`table2 ewc class`, refused if the table has no such cell."""
     place = Place(*text.split(" "))
     study = built_in_study(f"{paper}/{place.table}")
-    if place.row not in study.rows or place.column not in study.columns:
+    known = place.row in study.rows and place.column in study.columns
+    if not known or not study.has_cell(place.row, place.column):
         raise StudyError(f"claims of {paper}: {study.name} has no cell {place.row}, {place.column}")
     return place

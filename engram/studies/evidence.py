@@ -105,7 +105,7 @@ class OurSide:
 
     def compare(self, part: Comparison, best: Place, a: CellRuns, b: CellRuns, family: int) -> Measured:
         n = min(len(a.values), len(b.values))
-        if published(part.paper, part.a)[1] is None:  # runs are not paired: coefficients may differ
+        if any(published(part.paper, place)[1] is None for place in (part.a, best)):  # runs need not be paired
             of_a, of_b = summarize(list(a.values.values())), summarize(list(b.values.values()))
             if n < LEAST_RUNS:
                 return without_spread(of_a.mean, of_b.mean, n)

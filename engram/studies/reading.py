@@ -37,7 +37,10 @@ STUDY_KEYS = frozenset(
      "rows", "notes", "variants", "groups", "column_titles", "row_titles", "memory_rows", "search", "file", "files",
      "python", "source", *GROUPS_OF_VALUES}
 )  # fmt: skip
-ROW_KEYS = frozenset({"method", "title", "file", "published", "spread", "at", "as_published", "stand_in", "source"})
+ROW_KEYS = frozenset(
+    {"method", "title", "file", "published", "spread", "at", "columns", "scenarios", "as_published", "stand_in",
+     "source"}
+)  # fmt: skip
 
 
 def read_study(
@@ -147,9 +150,12 @@ def read_row(name: str, value: Mapping[str, Any], title: str, columns: Mapping[s
         for column, v in value.get("published", {}).items()
     }
     at = {column: flatten(v, "method", members) for column, v in value.get("at", {}).items()}
-    for column in (*published, *at):
+    own, scenarios = tuple(value.get("columns", ())), value.get("scenarios", {})
+    for column in (*published, *at, *own, *scenarios):
         if column not in columns:
             raise StudyError(f"row {name}: {unknown('column', column, columns)}")
+        if own and column not in own:
+            raise StudyError(f"row {name}: it has values for column {column}, and its columns are {', '.join(own)}")
     return Row(
         name,
         method,
@@ -158,6 +164,8 @@ def read_row(name: str, value: Mapping[str, Any], title: str, columns: Mapping[s
         at,
         published,
         read_spread(value["spread"], f"row {name}") if "spread" in value else None,
+        own,
+        {column: str(scenario) for column, scenario in scenarios.items()},
         flatten(value.get("as_published", {}), "method", members),
         str(value.get("stand_in", "")),
         str(value.get("source", "")),
@@ -178,7 +186,7 @@ def read_variant(
     return Variant(
         name,
         row,
-        tuple(value.get("columns", columns)),
+        tuple(value.get("columns", rows[row].columns or columns)),
         str(value.get("why", "")),
         str(value.get("method", "")),
         flatten(rest, "method"),

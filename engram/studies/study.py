@@ -52,6 +52,10 @@ class Row:
     published: Mapping[str, tuple[float, float | None]] = field(default_factory=dict)
     """column → (mean, what follows ±)."""
     spread: Spread | None = None
+    columns: tuple[str, ...] = ()
+    """Columns in which the row has a cell; empty: all."""
+    scenarios: Mapping[str, str] = field(default_factory=dict)
+    """column → the scenario of that cell, if it is not the column's."""
     as_published: Mapping[str, Any] = field(default_factory=dict)
     """Values that the published number was made with, if runs with the row's values stand in for them."""
     stand_in: str = ""
@@ -131,6 +135,20 @@ class Study:
     def is_published(self) -> bool:
         return any(row.published for row in self.rows.values())
 
+    def first_seeds(self, count: int) -> tuple[int, ...]:
+        """The first so many seeds: 0, 1, 2, …, or those that the study lists."""
+        if count < 1:
+            raise ValueError(f"seeds {count} is out of range; give 1 or more")
+        if self.seeds == tuple(range(len(self.seeds))):
+            return tuple(range(count))
+        if count > len(self.seeds):
+            raise ValueError(f"seeds {count}: {self.name} lists {len(self.seeds)} seeds; give that number or less")
+        return self.seeds[:count]
+
+    def has_cell(self, row: str, column: str) -> bool:
+        """Whether there is a cell: some rows exist in some columns only."""
+        return not self.rows[row].columns or column in self.rows[row].columns
+
     def row_title(self, row: str) -> str:
         """What a row is called for people."""
         found = self.rows.get(row)
@@ -151,8 +169,9 @@ class Study:
         net = str(wanted.get("net.name", "mlp"))
         optimizer = wanted.get("training.optimizer")
         make = default_setting if self.defaults == "named" else plain_setting
-        base = make(column.scenario, method, protocol, net, optimizer)
-        check_fields_exist(wanted, column.scenario, method, net, f"row {row.name}, column {column.name}")
+        scenario = row.scenarios.get(column.name, column.scenario)
+        base = make(scenario, method, protocol, net, optimizer)
+        check_fields_exist(wanted, scenario, method, net, f"row {row.name}, column {column.name}")
         sources = {name: row.source or self.sources.get(name, "the study") for name in wanted}
         return choose_values(base, wanted, sources)
 
@@ -194,6 +213,10 @@ class Study:
                 raise ValueError(unknown(f"variant of {self.short_name}", name, self.variants))
         rows = select("row", plain, self.rows) if plain or not named else []
         rows = [row for row in rows if row not in skip]
+        for row in plain:
+            if row in rows and not any(self.has_cell(row, column) for column in columns):
+                own = ", ".join(self.rows[row].columns)
+                raise ValueError(f"row {row} has no column {', '.join(columns)}; choose from {own}")
         asked = set(named)
         if with_variants:
             asked |= {variant.name for variant in self.variants.values() if variant.row in rows}

@@ -171,7 +171,8 @@ class Results:
         self, rows: Sequence[str], columns: Sequence[str], protocol: Protocol, variants: Sequence[Variant] = ()
     ) -> list[Setting]:
         """What has to be run for these rows, columns and variants."""
-        found = [self.study.setting(row, column, protocol) for row in rows for column in columns]
+        cells = [(row, column) for row in rows for column in columns if self.study.has_cell(row, column)]
+        found = [self.study.setting(row, column, protocol) for row, column in cells]
         for variant in variants:
             for column in (column for column in variant.columns if column in columns):
                 found += self.study.variant_settings(variant, column).values()
@@ -205,6 +206,7 @@ def make_cells(
         make_cell(results, row, column, protocol)
         for row in select("row", rows, study.rows)
         for column in select("column", columns, study.columns)
+        if study.has_cell(row, column)
     ]
     return with_tests(results, found, protocol) if tests else found
 
@@ -259,9 +261,10 @@ def with_tests(results: Results, cells: Sequence[Cell], protocol: Protocol) -> l
     against = {
         column: results.cell_runs(study.baseline, column, protocol).values
         for column in dict.fromkeys(cell.column for cell in cells)
+        if study.has_cell(study.baseline, column)
     }
     tested = [cell for cell in cells if cell.row != study.baseline]
-    tests = correct_tests([compare_values(against[cell.column], cell.runs.values) for cell in tested])
+    tests = correct_tests([compare_values(against.get(cell.column, {}), cell.runs.values) for cell in tested])
     by_place = {(cell.row, cell.column): test for cell, test in zip(tested, tests, strict=True)}
     return [replace(cell, test=by_place.get((cell.row, cell.column))) for cell in cells]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import random
 import statistics
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
@@ -33,6 +33,8 @@ class Again:
     band: float
     """Points within which two runs of this setting differ by chance."""
     verification: Verification
+    differs: tuple[str, ...] = ()
+    """If the bits differ: what of the machine does that changes bits under the same key."""
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -60,7 +62,24 @@ def verify_record(record: Record, again: Record, records: Sequence[Record]) -> A
     return Again(
         record.key, describe_setting(setting), record.seed, record.average_accuracy, again.average_accuracy, width,
         verification,
+        () if verification == "same bits" else differences_of_machines(record.environment, again.environment),
     )  # fmt: skip
+
+
+def differences_of_machines(recorded: Mapping[str, Any], here: Mapping[str, Any]) -> tuple[str, ...]:
+    """What was another when a run was recorded, as far as bits depend on it: variables, versions, the processor."""
+    if not here:  # it failed before anything ran
+        return ()
+    then, now = recorded.get("variables", {}), here.get("variables", {})
+    found = [
+        f"{name} was {then.get(name, 'not set')}, here it is {now.get(name, 'not set')}"
+        for name in sorted({*then, *now})
+        if then.get(name) != now.get(name)
+    ]
+    for name in ("torch", "cpu"):
+        if name in recorded and recorded[name] != here.get(name):
+            found.append(f"{name} was {recorded[name]}, here it is {here.get(name)}")
+    return tuple(found)
 
 
 def band_between_runs(record: Record, setting: Setting, groups: dict[Setting, SettingRuns]) -> float:

@@ -6,6 +6,7 @@ from helpers import blobs
 
 import engram as eg
 from engram.bench.measure import load_yardstick, make_bare_setting, make_stepper
+from engram.bench.network import make_plain_loop
 from engram.core.streams import stream
 from engram.runs.spec import Spec
 
@@ -67,3 +68,23 @@ def test_deep_generative_replay(kind):
         their_step()
     same(learner.net, solver)
     same(method.generator, vae)
+
+
+@pytest.mark.parametrize("augment", [(), ("crop2", "flip")])
+def test_a_convolutional_network_with_augmentation(augment):
+    """A bare PyTorch loop from the same weights, with the same draws, comes to the same weights."""
+    spec = Spec(
+        eg.split(blobs(4, train=20, size=8, channels=3)),
+        eg.Adam(),
+        eg.ResNet18(width=2),
+        eg.Training(batch=16, lr=0.01, augment=augment),
+    )
+    learner, _, task, step = make_stepper(spec)
+    first = [p.detach().clone() for p in learner.params]
+    theirs = make_plain_loop(spec, learner, task)
+    for _ in range(4):
+        step()
+        theirs()
+    net = theirs.__closure__[[*theirs.__code__.co_freevars].index("net")].cell_contents
+    same(learner.net, net)
+    assert max(float((a - b.detach()).abs().max()) for a, b in zip(first, learner.params, strict=True)) > 0.01

@@ -305,3 +305,16 @@ def test_a_file_that_is_refused_is_not_loaded_by_other_processes(tmp_path, monke
     with pytest.raises(ValueError, match="defines nothing that engram knows"):
         load_file(file)
     assert loaded_files() == ()
+
+
+@pytest.mark.parametrize("field", ["name", "source"])
+def test_a_field_that_would_take_the_place_of_something_else_in_a_record_is_refused(tmp_path, field):
+    file = tmp_path / "mine.py"
+    file.write_text(
+        "from dataclasses import dataclass\nimport engram as eg\n\n\n@dataclass\nclass Mine(eg.Method):\n"
+        f'    {field}: str = "other"\n'
+    )
+    with pytest.raises(ValueError, match=f"field {field} has the name of something else in a record"):
+        load_file(file)
+    assert "mine" not in METHODS
+    assert "other" not in METHODS

@@ -342,6 +342,17 @@ def test_an_interrupted_fetch_leaves_nothing(folders):
     assert find_files("tiny", form()) == {}
 
 
+@pytest.mark.parametrize(
+    ("limit", "value", "why"),
+    [("MAX_DOWNLOAD_BYTES", 3, "a.bin is longer than 3 bytes"), ("DOWNLOAD_SECONDS", -1.0, "not complete after")],
+)
+def test_a_download_has_a_size_and_a_time(folders, web, monkeypatch, limit, value, why):
+    monkeypatch.setattr(f"engram.data.sources.{limit}", value)
+    web.pages = {f"/{name}": data for name, data in CONTENT.items()}
+    with pytest.raises(DataError, match=why):
+        fetch("tiny", [form(Host(web.url))], lambda line: None)
+
+
 def test_progress_is_one_line_per_quarter_of_a_large_file_and_none_for_a_small_one():
     said: list[str] = []
     for total in (8_000_000, 100_000):

@@ -199,3 +199,21 @@ def test_the_invented_table_is_one_file_with_verdicts(small_mnist, command):
     assert verdicts["ewc", "class"] is None  # no published spread, and fewer than three runs of ours
     assert set(verdicts.values()) <= {"agrees", "higher", "lower", "missing", None}
     assert [cell["row"] for cell in cells[6:]] == ["rehearsal/half"] * 2
+
+
+def test_features_of_a_network_are_a_dataset_without_rounding(capsys):
+    """The example on small images: what the network sees are the features, bit for bit."""
+    features = runpy.run_path(str(EXAMPLES / "features.py"))
+    rng = np.random.default_rng(0)
+    y = np.arange(40) % 4
+    images = eg.Images(rng.integers(0, 256, (40, 8, 8), np.uint8), y, rng.integers(0, 256, (40, 8, 8), np.uint8), y)
+    net = features["train_network"](images, steps=2)
+    arrays = features["embed"](net, images)
+    assert arrays.x_train.dtype == np.float32
+    seen = [x for task in eg.split(arrays).tasks() for x, _, _ in task.loader("test", batch=40)]
+    order = np.concatenate([np.flatnonzero((y == 2 * task) | (y == 2 * task + 1)) for task in range(2)])
+    assert torch.cat(seen).numpy().tobytes() == arrays.x_test[order].tobytes()
+    with torch.no_grad():
+        layer = net.get_submodule(net.output_layer)
+        x = torch.from_numpy(images.x_test).float().div(255).view(40, 1, 8, 8)
+        torch.testing.assert_close(layer(torch.from_numpy(arrays.x_test)), net(x))

@@ -248,6 +248,80 @@ def test_dgr_s_generator_is_the_sequence_written_out(normalize):
     assert run.outcome.steps == 2 * 2 * 2 * 3, "the network's and the generator's: tasks · passes · batches of 40"
 
 
+# the form of 2022 -----------------------------------------------------------------------------------------------------
+
+
+def dgr2022() -> eg.DGR:
+    return eg.DGR(generator_turn="interleaved", heads_share=True, log_variance_bias=False)
+
+
+def test_both_networks_learn_in_every_step_from_the_same_images():
+    """Two tasks of two steps, written out: labels are the old network's arg-max, and the generator is trained on the
+    very images that the network was, with its own Adam."""
+    training = eg.Training(steps=2, batch=16, lr=0.01)
+    run = Run(scenario("class-known", classes=4).tasks(0), dgr2022, training, NET)
+    method = dgr2022()
+    learner = new_learner(scenario("class-known", classes=4).tasks(0), method, NET, training, 0, torch.device("cpu"))
+    net, vae = learner.net, method.generator
+    adam, own = (torch.optim.Adam(part.parameters(), lr=0.01) for part in (net, vae))
+    old_net = old_vae = None
+    for task in learner.tasks:
+        shuffle, draws = stream(0, "shuffle", task.index), stream(0, "noise", task.index)
+        noises = stream(0, "generator noise", task.index)
+        for rows in torch.split(torch.randperm(40, generator=shuffle), 16)[:2]:
+            batch = task.train.batch(rows)
+            if old_net is None:
+                loss, parts = cross_entropy(net(batch.x), batch.y), [(1.0, batch.x)]
+            else:
+                drawn = old_vae.generator.draw(16, draws)
+                labels = old_net(drawn).argmax(1)
+                loss = 0.5 * cross_entropy(net(batch.x), batch.y) + 0.5 * cross_entropy(net(drawn), labels)
+                parts = [(0.5, batch.x), (0.5, drawn)]
+            noise = torch.randn(16 * len(parts), 100, generator=noises).split(16)
+            painted = torch.zeros(())
+            for (weight, x), epsilon in zip(parts, noise, strict=True):
+                logits, m, v = vae(x, epsilon)
+                divergence = -0.5 * (1 + v - m**2 - v.exp()).sum()
+                painted = painted + weight * (binary_cross_entropy(torch.sigmoid(logits), x) + divergence / x.numel())
+            for optimizer, value in ((adam, loss), (own, painted)):
+                optimizer.zero_grad()
+                value.backward()
+                optimizer.step()
+        old_net, old_vae = copy.deepcopy(net), copy.deepcopy(vae)
+    for found, wanted in ((run.checkpoints[-1]["net"], net), (run.checkpoints[-1]["method"][0]["generator"], vae)):
+        for name, value in wanted.state_dict().items():
+            torch.testing.assert_close(found[name], value, rtol=1e-3, atol=1e-4)
+    assert run.outcome.steps == 2 * 2 * 2
+
+
+def test_all_past_heads_share_the_drawn_images():
+    """Third task: ⅓ of the new loss, ⅔ of the mean over both past heads, each over all 16 images."""
+    method = dgr2022()
+    learner = at_task(method, scenario("task"), 2)
+    with torch.no_grad():
+        for p in learner.params:
+            p += 0.5 * torch.randn(p.shape, generator=stream(0, "test", 2))
+    batch = learner.tasks[2].train.batch(torch.arange(16))
+    method._noise = stream(5, "test")
+    drawn = method.draw(16, stream(5, "test"))
+    now, then = learner.logits(drawn), method.teacher.logits(drawn)
+    heads = [cross_entropy(now[:, k : k + 2], then[:, k : k + 2].argmax(1)) for k in (0, 2)]
+    new = cross_entropy(learner.logits(batch.x)[:, 4:6], batch.y - 4)
+    torch.testing.assert_close(method.loss(learner, batch), new / 3 + sum(heads) / 3)
+
+
+def test_the_generator_of_2022_has_the_paper_s_size():
+    """784–400–400 → 100 → 400–400–784, log-variance without a bias: 1,069,684 parameters."""
+    kept = eg.DGR(log_variance_bias=False).kept_bytes(eg.MLP(400, 400).build((1, 28, 28), 10), 784)
+    assert kept == 4 * 1_069_684
+    assert eg.DGR().kept_bytes(eg.MLP(400, 400).build((1, 28, 28), 10), 784) == kept + 400
+
+
+def test_heads_that_share_images_need_one_scale():
+    with pytest.raises(ScenarioError, match="normalised by different statistics"):
+        Run(queue("task").tasks(0), dgr2022, QUICK, NET)
+
+
 # scales ---------------------------------------------------------------------------------------------------------------
 
 

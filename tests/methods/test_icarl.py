@@ -104,3 +104,57 @@ def test_it_is_refused_without_new_classes_and_with_too_few_images():
         Run(scenario("domain").tasks(0), eg.ICaRL, net=NET)
     with pytest.raises(ValueError, match="capacity 5 is below the 6 classes"):
         Run(scenario().tasks(0), lambda: eg.ICaRL(capacity=5), net=NET)
+
+
+# the form of van de Ven et al. (2022) ---------------------------------------------------------------------------------
+
+
+def test_the_form_of_2022():
+    """Sum over outputs, targets of old classes at T = 2, predictions at T = 1."""
+    method = eg.ICaRL(reduction="sum", temperature=2.0)
+    learner = learner_for(scenario(), 7, 6, task=1)
+    learner.steps = 1
+    method.start(learner, learner.tasks)
+    method.begin_task(learner, learner.tasks[1])
+    with torch.no_grad():
+        for p in learner.params:
+            p += 0.1
+    batch = learner.tasks[1].train.batch(torch.arange(8))
+    targets = torch.nn.functional.one_hot(batch.y, 6).float()
+    targets[:, :2] = torch.sigmoid(method.teacher.logits(batch.x)[:, :2] / 2)
+    each = binary_cross_entropy_with_logits(learner.logits(batch.x)[:, :4], targets[:, :4], reduction="none")
+    torch.testing.assert_close(method.loss(learner, batch), each.sum(1).mean())
+
+
+def test_an_equal_quota_of_all_classes_never_shrinks():
+    method = eg.ICaRL(capacity=18, quota="all", exemplars="random")
+    counts = []
+
+    class Watches(eg.ICaRL):
+        def end_task(self, learner, task):
+            super().end_task(learner, task)
+            counts.append(torch.bincount(self.buffer.columns["y"][: len(self.buffer)].long()).tolist())
+
+    Run(scenario().tasks(0), lambda: Watches(**{name: getattr(method, name) for name in vars(method)}), net=NET)
+    assert counts == [[3] * 2, [3] * 4, [3] * 6]
+
+
+def test_features_of_length_one_are_compared_with_means_of_length_one():
+    method = eg.ICaRL(capacity=12, unit_features=True)
+    run = Run(scenario().tasks(0), lambda: method, net=NET)
+    assert run.outcome.status == "done"
+    learner = learner_for(scenario(), 7, 6, task=2)
+    learner.net.load_state_dict(run.checkpoints[-1]["net"])
+    held = method.buffer.everything()
+    x = learner.tasks[0].train.batch(torch.arange(5)).x
+    with torch.no_grad():
+        features, known = (torch.nn.functional.normalize(learner.features(part)) for part in (x, held.x))
+        means = torch.stack([torch.nn.functional.normalize(known[held.y == c].mean(0), dim=0) for c in range(6)])
+    torch.testing.assert_close(
+        method.scores(learner, x, None), -torch.cdist(features, means).square(), atol=1e-5, rtol=0
+    )
+
+
+def test_a_temperature_that_means_nothing_is_refused():
+    with pytest.raises(ValueError, match=r"temperature 0.0.*above 0"):
+        eg.ICaRL(temperature=0.0)

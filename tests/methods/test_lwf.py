@@ -57,6 +57,35 @@ def test_its_gradient_is_the_formula_s_and_that_of_finite_differences(reduction,
         assert float(ahead - behind) / 2e-5 == pytest.approx(float(new.grad[row, column]), rel=1e-5, abs=1e-9)
 
 
+def test_without_the_square_the_entropy_is_what_it_is():
+    """As above, T = 2: log 2 instead of 4 · log 2; the coefficient is the only difference."""
+    old, new = torch.tensor([[0.0, 2 * math.log(3)]]), torch.zeros(1, 2)
+    assert float(distillation(old, new, 2.0, "sum", squared=False)) == pytest.approx(math.log(2))
+    learner = learner_for(eg.split(blobs(8, train=8), kind="task"), task=3)
+    old, new = logits(7, 8), logits(7, 8, seed=1)
+    with_square, without = (distilled(learner, old, new, 3.0, "sum", squared=s) for s in (True, False))
+    torch.testing.assert_close(with_square, 9 * without)
+
+
+@pytest.mark.parametrize(("kind", "factor"), [("task", 1), ("domain", 2), ("class-known", 1)])
+def test_the_form_of_2022(kind, factor):
+    """Third task. CE + the sum over heads (task), CE + 2 · KD (domain), CE + KD over all outputs (class-known), with
+    KD = −Σ softmax(old/2) log softmax(new/2), the mean over the batch."""
+    learner = learner_for(eg.split(blobs(8, train=8), kind=kind), 9, task=2)
+    learner.steps = 1
+    method = eg.LwF(reduction="sum", weighting="count", squared=False)
+    method.begin_task(learner, learner.tasks[2])
+    with torch.no_grad():
+        for p in learner.params:
+            p += 0.1 * torch.randn(p.shape, generator=torch.Generator().manual_seed(1))
+    batch = learner.tasks[2].train.batch(torch.arange(16))
+    now, then = learner.logits(batch.x), method.teacher.logits(batch.x)
+    outputs = [slice(0, 2), slice(2, 4)] if kind == "task" else [slice(None)]
+    entropies = [-(then[:, o] / 2).softmax(1) * (now[:, o] / 2).log_softmax(1) for o in outputs]
+    soft = sum(entropy.sum(1).mean() for entropy in entropies)
+    torch.testing.assert_close(method.loss(learner, batch), learner.loss(batch) + factor * soft)
+
+
 @pytest.mark.parametrize("kind", ["domain", "class", "class-known"])
 def test_one_head_is_compared_as_a_whole_or_by_the_classes_known_then_among_those_known_now(kind):
     """Third task of pairs of classes: 4 outputs of then among 6 of now (class), else all there are."""

@@ -35,7 +35,10 @@ METHODS = {
     "lwf": lambda: eg.LwF(),
     "lwf sum": lambda: eg.LwF(reduction="sum", weighting="count"),
     "dgr": lambda: eg.DGR(),
+    "dgr 2022": lambda: eg.DGR(generator_turn="interleaved", heads_share=True, log_variance_bias=False),
     "rtf": lambda: eg.RtF(),
+    "bi-r": lambda: eg.BIR(latent=5, gate_share=0.3),
+    "bi-r by task": lambda: eg.BIR(latent=5, gate_share=0.3, gated_by="task", internal=1, targets="hard"),
     "generative-classifier": lambda: eg.GenerativeClassifier(units=6, latent=2, draws=3),
     "lwf+si": lambda: combine([eg.LwF(), eg.SI(coef=1.0)]),
     "rehearsal+lwf": lambda: combine([eg.Rehearsal(capacity=60), eg.LwF()]),
@@ -95,9 +98,14 @@ def test_any_coefficient_is_plain_adam_in_the_first_task_only(name, kind):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("make", [eg.LwF, eg.DGR, lambda: eg.RtF(generative=0.0)], ids=["lwf", "dgr", "rtf"])
+@pytest.mark.parametrize(
+    "make",
+    [eg.LwF, eg.DGR, lambda: eg.RtF(generative=0.0), lambda: eg.BIR(generative=0.0)],
+    ids=["lwf", "dgr", "rtf", "bi-r"],
+)
 def test_where_there_is_no_past_to_replay_it_is_plain_adam_bit_for_bit(make, kind):
-    """The first task, by autograd instead of the closed form; RtF's classifier where its autoencoder weighs nothing."""
+    """The first task, by autograd instead of the closed form; the classifiers of RtF and BI-R
+    where their autoencoder weighs nothing."""
     wanted = Run(deal(kind), eg.Adam, ADAM, NET)
     found = Run(deal(kind), make, ADAM, NET)
     assert found.outcome.accuracy[0] == wanted.outcome.accuracy[0]

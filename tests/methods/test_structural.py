@@ -19,6 +19,7 @@ METHODS = {
     "separate 5-4": lambda: eg.Separate(layers=(5, 4)),
     "xdg": lambda: eg.XdG(share=0.5),
     "xdg with biases": lambda: eg.XdG(share=0.5, gate_bias=True),
+    "hat": eg.HAT,
     "packnet": lambda: eg.PackNet(prune=0.6),
     "packnet equal": lambda: eg.PackNet(prune=0.0, tuning=0.0),
 }

@@ -64,8 +64,11 @@ def test_forgets_much_less_than_plain_training(name, plain):
 REPLAYS = {
     "lwf": eg.LwF,
     "dgr": eg.DGR,
+    "dgr interleaved": lambda: eg.DGR(generator_turn="interleaved", log_variance_bias=False),
     "rtf": eg.RtF,
     "rtf sum": lambda: eg.RtF(reduction="sum"),
+    "bi-r": eg.BIR,
+    "bi-r hard": lambda: eg.BIR(prior="normal", gate_share=0.0, targets="hard"),
     "generative-classifier": lambda: eg.GenerativeClassifier(units=30),
     "lwf+si": lambda: combine([eg.LwF(), eg.SI(coef=0.1)]),
     "rehearsal+lwf": lambda: combine([eg.Rehearsal(capacity=60), eg.LwF()]),

@@ -2,13 +2,19 @@
 
 import http.client
 import json
+import os
+import socket
 import threading
+import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 from page_helpers import record, usual_id
 
+from engram.cli.report import picture_files, sample_pictures
+from engram.report.page import server as server_module
 from engram.report.page.assemble import assemble
 from engram.report.page.server import Latest, Server
 from engram.runs.records import append_record, read_records
@@ -118,3 +124,69 @@ def test_the_open_page_shows_a_record_that_arrives_and_stays_where_it_is(server:
     page.js("document.getElementById('details').close()")
     assert "25.00" in page.find("#grid-table2 td[data-focus='table2 adam 2']").text
     assert page.driver.get_log("browser") == []
+
+
+def test_idle_connections_are_closed_in_time(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server_module.Handler, "timeout", 0.2)
+    with socket.create_connection(("127.0.0.1", server.server_port), timeout=20) as idle:
+        idle.sendall(b"GET / HT")
+        assert idle.recv(10) == b""  # closed, though the request was not complete
+
+
+def test_many_idle_connections_leave_room_for_the_next(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server_module, "MOST_CONNECTIONS", 8)
+    before = threading.active_count()
+    idle = [socket.create_connection(("127.0.0.1", server.server_port), timeout=20) for _ in range(100)]
+    try:
+        answer, _ = ask(server, "/data.json")
+        assert answer.status == 200
+        assert len(server.open) <= 8
+        assert threading.active_count() - before < 20
+    finally:
+        for one in idle:
+            one.close()
+
+
+def test_at_the_limit_of_open_files_it_waits_and_answers_again(server: Server) -> None:
+    """The loop neither ends nor spins, and the oldest connection gives way."""
+    resource = pytest.importorskip("resource")
+    limit = resource.getrlimit(resource.RLIMIT_NOFILE)
+    client = socket.socket()
+    client.settimeout(20)
+    highest = max(int(path.name) for path in Path("/proc/self/fd").iterdir()) if Path("/proc/self/fd").exists() else 0
+    if not highest:
+        pytest.skip("no list of open files here")
+    idle = socket.create_connection(("127.0.0.1", server.server_port), timeout=20)
+    fill = []
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (highest + 8, limit[1]))
+        with suppress(OSError):
+            while True:
+                fill.append(os.dup(0))
+        client.connect(("127.0.0.1", server.server_port))  # waits in the queue: there is no file for it
+        spent = time.process_time()
+        assert idle.recv(10) == b""  # the oldest gave way
+        client.sendall(f"GET /x HTTP/1.1\r\nHost: 127.0.0.1:{server.server_port}\r\n\r\n".encode())
+        assert client.recv(12) == b"HTTP/1.1 404"
+        assert time.process_time() - spent < 1
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limit)
+        for one in fill:
+            os.close(one)
+        idle.close()
+        client.close()
+
+
+def test_what_goes_wrong_with_the_files_is_told(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken():
+        raise PermissionError("nobody may read it")
+
+    monkeypatch.setattr(server.latest, "make", broken)
+    answer, body = ask(server)
+    assert (answer.status, body) == (500, b"the page cannot be made: PermissionError: nobody may read it\n")
+
+
+def test_a_pipe_among_the_pictures_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.png")
+    assert sample_pictures(tmp_path) == {}
+    assert picture_files(tmp_path) == []

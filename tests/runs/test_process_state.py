@@ -1,14 +1,16 @@
 """`eg.run` leaves the caller's process as it found it."""
 
+import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 import torch
 from helpers import blobs
 
 import engram as eg
-from engram.runs.run import flushes_denormals
+from engram.runs.run import flushes_denormals, machine
 
 CODE = """
 import torch
@@ -49,3 +51,29 @@ def test_a_run_that_fails_restores_it_too(flush):
         assert flushes_denormals() == flush
     finally:
         torch.set_flush_denormal(True)
+
+
+def test_a_hook_that_changes_the_directory_moves_nothing(tmp_path, monkeypatch):
+    """A relative folder for records is where it was, and so is the caller."""
+    monkeypatch.chdir(tmp_path)
+    away = tmp_path / "away"
+    away.mkdir()
+
+    class Wanderer(eg.Adam):
+        def begin_task(self, learner, task):
+            os.chdir(away)
+
+    eg.run(eg.split(blobs(4)), Wanderer(), net=eg.MLP(8), training=eg.Training(epochs=1), out="runs")
+    assert Path.cwd() == tmp_path
+    assert sorted(path.name for path in tmp_path.rglob("*.jsonl")) == ["records.jsonl"]
+    assert (tmp_path / "runs/records.jsonl").is_file()
+    assert not list(away.iterdir())
+
+
+def test_variables_that_change_bits_are_recorded(monkeypatch):
+    monkeypatch.setenv("MKL_CBWR", "COMPATIBLE")
+    monkeypatch.setenv("ATEN_CPU_CAPABILITY", "avx2")
+    assert machine.__wrapped__()["variables"] == {"MKL_CBWR": "COMPATIBLE", "ATEN_CPU_CAPABILITY": "avx2"}
+    monkeypatch.delenv("MKL_CBWR")
+    monkeypatch.delenv("ATEN_CPU_CAPABILITY")
+    assert "variables" not in machine.__wrapped__()

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from engram.core import system
+from engram.core import durable, system
 from engram.runs import records, store
 from engram.runs.records import Record, append_record, read_records
 from engram.runs.store import Store
@@ -33,8 +33,13 @@ def test_what_failed_is_not_finished_and_the_first_of_a_key_counts(tmp_path):
 
 def test_every_line_is_read_once_also_what_others_add(tmp_path, monkeypatch):
     parsed, plain = [], records.parse_records
-    monkeypatch.setattr(store, "parse_records", lambda text, *others: parsed.append(text) or plain(text, *others))
     path, said = tmp_path / "records.jsonl", []
+
+    def watched(text, path, first, say):
+        parsed.extend([text] if say == said.append else [])  # what the first of the two reads
+        return plain(text, path, first, say)
+
+    monkeypatch.setattr(store, "parse_records", watched)
     mine, other = Store(tmp_path, said.append), Store(tmp_path)
     for i in range(20):
         (mine if i % 2 else other).add(record(f"k{i}"))
@@ -160,14 +165,14 @@ def test_stray_files_are_named_once_and_skipped(tmp_path, monkeypatch):
     (tmp_path / "link.jsonl").symlink_to(tmp_path / "nowhere")
     (tmp_path / "folder.jsonl").mkdir()
     os.mkfifo(tmp_path / "pipe.jsonl")
-    opened = Path.open
 
-    def refuse(path, *arguments, **options):
-        if path.name == "closed.jsonl":
-            raise PermissionError(13, "Permission denied", str(path))
-        return opened(path, *arguments, **options)
+    class Closed(durable.Disk):
+        def open(self, path, flags):
+            if path.name == "closed.jsonl":
+                raise PermissionError(13, "Permission denied", str(path))
+            return super().open(path, flags)
 
-    monkeypatch.setattr(Path, "open", refuse)
+    monkeypatch.setattr(durable, "DISK", Closed())
     expected = {
         *(f"{tmp_path / name}.jsonl: not a regular file, skipped" for name in (".#records", "link", "folder", "pipe")),
         f"{tmp_path / 'closed.jsonl'} cannot be read: Permission denied; skipped",
@@ -190,3 +195,45 @@ def test_a_byte_order_mark_hides_no_record(tmp_path):
     assert [one.key for one in read_records(path, say=said.append)] == ["x"]
     assert Store(tmp_path, said.append).finished().keys() == {"x"}
     assert said == []
+
+
+def test_checkpoints_of_recorded_runs_are_removed_unless_somebody_holds_them(tmp_path):
+    """A kill between appending a record and removing its checkpoints leaves them."""
+    folder = Store(tmp_path)
+    for key in ("done", "held", "unfinished"):
+        folder.checkpoints(key).mkdir(parents=True)
+        (folder.checkpoints(key) / "task-1.pt").touch()
+    for key in ("done", "held"):
+        append_record(tmp_path / "records.jsonl", record(key))
+    lock = Store(tmp_path).lock_run("held")
+    folder.remove_orphans()
+    assert sorted(path.name for path in (tmp_path / "checkpoints").iterdir()) == ["held", "held.lock", "unfinished"]
+    lock.release()
+
+
+def test_without_locks_on_reading_a_line_that_is_being_written_waits(tmp_path, monkeypatch):
+    def no_locks(*_, **__):
+        raise OSError(37, "No locks available")
+
+    path = tmp_path / "records.jsonl"
+    append_record(path, record("whole"))
+    monkeypatch.setattr(store, "lock_file", no_locks)
+    text = record("half").to_json().encode()
+    with path.open("ab") as file:
+        file.write(text[:50])
+    said: list[str] = []
+    folder = Store(tmp_path, said.append)
+    assert set(folder.finished()) == {"whole"}
+    with path.open("ab") as file:
+        file.write(text[50:] + b"\n")
+    assert set(folder.finished()) == {"whole", "half"}
+    assert said == []
+
+
+def test_a_lock_file_that_is_a_link_is_refused_and_nothing_is_created_elsewhere(tmp_path):
+    elsewhere = tmp_path / "elsewhere"
+    (tmp_path / "runs/checkpoints").mkdir(parents=True)
+    (tmp_path / "runs/checkpoints/k.lock").symlink_to(elsewhere)
+    with pytest.raises(records.UnwritableError, match=r"k\.lock: it is a symbolic link; remove it"):
+        Store(tmp_path / "runs").lock_run("k")
+    assert not elsewhere.exists()

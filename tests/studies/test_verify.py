@@ -68,3 +68,16 @@ def test_a_seed_puts_the_same_finished_runs_first():
     assert shuffle_finished(given, seed=1) == shuffle_finished(given, seed=1)
     assert sorted(r.seed for r in shuffle_finished(given, seed=1)) == [0, 1, 2, 3]
     assert len({tuple(r.seed for r in shuffle_finished(given, seed=s)[:2]) for s in range(20)}) > 3
+
+
+def test_what_changes_bits_is_named_if_they_differ():
+    """Variables that choose kernels, torch, and the processor; nothing if the bits are the same."""
+    was = replace(RUNS[0], environment={"torch": "2.6", "cpu": "A", "variables": {"MKL_CBWR": "COMPATIBLE"}})
+    here = {"torch": "2.6", "cpu": "B", "variables": {"ATEN_CPU_CAPABILITY": "avx2"}}
+    again = replace(was, losses=[0.4], environment=here)
+    assert verify_record(was, again, RUNS).differs == (
+        "ATEN_CPU_CAPABILITY was not set, here it is avx2",
+        "MKL_CBWR was COMPATIBLE, here it is not set",
+        "cpu was A, here it is B",
+    )
+    assert verify_record(was, replace(was, environment=here), RUNS).differs == ()

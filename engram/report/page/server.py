@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import hashlib
+import socket
 import threading
+import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -13,6 +16,10 @@ from typing import Any
 from engram.report.page.html import html, json_text
 
 LOOPBACK = "127.0.0.1"
+IDLE_SECONDS = 20.0
+"""A connection that sends or takes nothing for so long is closed; the page asks every few seconds."""
+MOST_CONNECTIONS = 64
+"""Connections, each with a thread, at a time; a further one closes the oldest."""
 HEADERS = {
     "Cache-Control": "no-store",
     "Cross-Origin-Resource-Policy": "same-origin",
@@ -58,6 +65,7 @@ class Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     server_version = "engram"
     sys_version = ""
+    timeout = IDLE_SECONDS
 
     def do_GET(self) -> None:
         host = self.headers.get("Host", "")
@@ -68,7 +76,12 @@ class Handler(BaseHTTPRequestHandler):
         if path not in ("/", "/data.json"):
             self.answer(HTTPStatus.NOT_FOUND, "there is / and /data.json\n")
             return
-        tag, data = self.server.latest.read()
+        try:
+            tag, data = self.server.latest.read()
+        except Exception as error:  # whatever is wrong with the files: the reader is told, and may mend it
+            text = f"the page cannot be made: {type(error).__name__}: {error}\n"
+            self.answer(HTTPStatus.INTERNAL_SERVER_ERROR, text)
+            return
         if path == "/":
             self.answer(HTTPStatus.OK, html(data), "text/html", tag)
         elif self.headers.get("If-None-Match") == tag:
@@ -114,10 +127,13 @@ class Server(ThreadingHTTPServer):
     """On the loopback interface; port 0 takes a free one."""
 
     daemon_threads = True
+    request_queue_size = 128
 
     def __init__(self, latest: Latest, port: int = 0) -> None:
         super().__init__((LOOPBACK, port), Handler)
         self.latest = latest
+        self.open: dict[socket.socket, None] = {}
+        self.counting = threading.Lock()
         self.hosts = {f"{name}:{self.server_port}" for name in (LOOPBACK, "localhost")}
         if self.server_port == 80:
             self.hosts |= {LOOPBACK, "localhost"}
@@ -125,3 +141,36 @@ class Server(ThreadingHTTPServer):
     @property
     def address(self) -> str:
         return f"http://{LOOPBACK}:{self.server_port}/"
+
+    def get_request(self) -> tuple[socket.socket, Any]:
+        """A new connection; if the limit of open files is reached, the oldest gives way to it."""
+        try:
+            return super().get_request()
+        except OSError:
+            self.close_oldest(0)
+            time.sleep(0.1)  # or the loop would ask again at once, and spin
+            raise
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        self.close_oldest(MOST_CONNECTIONS - 1)
+        with self.counting:
+            self.open[request] = None
+        super().process_request(request, client_address)
+
+    def shutdown_request(self, request: Any) -> None:
+        with self.counting:
+            self.open.pop(request, None)
+        super().shutdown_request(request)
+
+    def close_oldest(self, most: int) -> None:
+        """Close the oldest connection if there are more than so many; its thread then ends by itself."""
+        with self.counting:
+            if len(self.open) <= most:
+                return
+            oldest = next(iter(self.open))
+            del self.open[oldest]
+        with suppress(OSError):
+            oldest.shutdown(socket.SHUT_RDWR)
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Nothing: who asked is gone, and others are not concerned."""

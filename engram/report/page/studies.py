@@ -22,6 +22,7 @@ def study_data(study: Study, records: Groups, known: Collection[str]) -> dict[st
     results = results_of(study, records)
     cells = make_cells(results)
     names = list(dict.fromkeys(cell.row for cell in cells))
+    by_place = {(cell.row, cell.column): cell for cell in cells}  # some rows exist in some columns only
     return {
         "name": page_name(study),
         "title": numbered_title(study),
@@ -35,7 +36,7 @@ def study_data(study: Study, records: Groups, known: Collection[str]) -> dict[st
             {
                 "name": row,
                 "title": study.row_title(row),
-                "cells": [cell_data(cell, known) for cell in cells if cell.row == row],
+                "cells": [cell_data(by_place.get((row, column), Cell(row, column)), known) for column in study.columns],
             }
             for row in names
         ],
