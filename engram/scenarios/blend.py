@@ -92,6 +92,7 @@ class BlurryPermute(Blurred, Permute):
     """Permuted tasks that overlap, without boundaries."""
 
     name = "blurry-permuted"
+    make = "blurry-permuted"
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
