@@ -124,11 +124,13 @@ def glance(method: str) -> str:
     """What the class of a method declares."""
     cls, row = METHODS[method], listed()[method]
     docs = field_docs(cls)
+    code = f"engram/methods/{method.replace('-', '_')}.py"
+    lines = len((ROOT / code).read_text(encoding="utf-8").splitlines())
     facts = (
         f"**Needs:** {', '.join(row['needs']) or 'nothing'}. "
         f"**Keeps across a boundary:** {size(row['kept_split'])} on Split MNIST, {size(row['kept_permuted'])} on "
         f"Permuted MNIST, in class learning. **Optimiser:** {row['optimizer']}. "
-        f"**Code:** `engram/methods/{method.replace('-', '_')}.py`.\n\n"
+        f"**Code:** `{code}`, {lines} lines.\n\n"
     )
     if not row["fields"]:
         return facts + "It has no hyper-parameters of its own.\n"
@@ -159,7 +161,8 @@ def measured(method: str) -> str:
             scenario = study.columns[column].scenario
             rows.append([f"`{scenario}`", our_text(cell), str(cell.n), published_text(cell), verdict, *cost(made)])
     if not rows:
-        return f"No published table has this row. `engram run split-mnist/class {method}` measures it.\n"
+        kind = "task" if "task identity" in listed()[method]["needs"] else "class"
+        return f"No published table has this row. `engram run split-mnist/{kind} {method}` measures it.\n"
     commands = ", ".join(f"`engram reproduce {name} --rows {method}`" for name in tables)
     return (
         table(["scenario", "ours", "runs", "published", "verdict", "steps", "seconds per run"], rows)

@@ -44,7 +44,7 @@ def ls_command(arguments: list[str]) -> int:
         return 0
     table = Table()
     for number, column in enumerate(rows[0]):
-        table.add_column(column.replace("_", " "), overflow="fold", no_wrap=number == 0)  # names can be copied
+        table.add_column(column.replace("_", " "), overflow="fold", no_wrap=number == 0)  # a name stays in one piece
     for row in rows:
         table.add_row(*(escape(value_text(value)) for value in row.values()))
     OUT.print(table)
