@@ -98,6 +98,7 @@ def describe_scenario(name: str, scenario: Any, seed: int) -> dict[str, Any]:
         "floor": tasks.floor,
         "told_boundaries": tasks.stream is None,
         "outputs": tasks.outputs,
+        "targets": [task.targets for task in tasks],
         "shape": list(tasks.shape),
         "tasks": [
             {
@@ -139,6 +140,8 @@ def print_description(found: dict[str, Any]) -> None:
             f"  forgetting floor: {found['floor']:.2f} % (perfect on the last task, guessing on the others)"
             + ("" if found["kind"] == "iid" else "; an accuracy near it means forgetting, not a bug")
         )
+    if set(found["targets"]) != {"classes"}:
+        OUT.print(f"  targets by task: {', '.join(found['targets'])}; scored by accuracy, R², mean average precision")
     for text in found["copies"]:
         OUT.print(f"  {text}", markup=False)
     if "net" in found:

@@ -19,6 +19,7 @@ from engram.core.registry import METHODS, METRICS, NETS
 from engram.learning.budget import fit_budget
 from engram.learning.measure import check_metrics
 from engram.learning.method import Method
+from engram.learning.targets import check_targets
 from engram.learning.train import check_method_here, new_learner
 from engram.learning.unbounded import learns_stream, plan_stream, view_of_learner
 from engram.nets._start import Start
@@ -72,6 +73,7 @@ def try_spec(spec: Spec) -> None:
     anything runs."""
     tasks, method = spec.scenario.tasks(spec.seed).for_batch(spec.training.batch), copy.deepcopy(spec.method)
     check_method_here(method, tasks, spec.training, spec.evaluation)
+    check_targets(method, tasks)
     check_metrics({METRICS.name_of(metric): metric for metric in spec.metrics}, method)
     streams = learns_stream(tasks, method)
     if streams:

@@ -15,7 +15,7 @@ from rich.table import Table
 from engram.analysis.offline import intransigence_of
 from engram.cli import WrongCallError, leave_stdout
 from engram.cli.dry_run import dry_run
-from engram.cli.files import with_files
+from engram.cli.files import with_files, with_optimizer_options
 from engram.cli.options import EngineOptions, parse_flags, parse_options
 from engram.cli.resolve import (
     all_flags,
@@ -121,7 +121,7 @@ class RunOptions(EngineOptions):
 
 def run_command(arguments: list[str]) -> int:
     """The command."""
-    arguments = with_files(arguments)
+    arguments = with_optimizer_options(with_files(arguments))
     if any(word == "--spec" or word.startswith("--spec=") for word in arguments):
         return repeat_run(arguments)
     arguments, scenario_name, method_name = positionals(arguments)
@@ -268,8 +268,9 @@ def result_line(record: Record, store: Store) -> str:
         return f"seed {record.seed}: [red]{record.status}[/] after {count(record.steps, 'step')}{why}"
     forgotten = "" if record.forgetting is None else f", forgetting {record.forgetting:.2f}"
     intransigence = intransigence_of(record, store.finished().values())
+    what = "score" if record.scores else "accuracy"
     return (
-        f"seed {record.seed}: average accuracy {record.average_accuracy:.2f}{forgotten}"
+        f"seed {record.seed}: average {what} {record.average_accuracy:.2f}{forgotten}"
         + ("" if intransigence is None else f", intransigence {intransigence:.2f}")
         + f"  ({record.steps} steps, {record.seconds:.1f} s, {record.key}"
         + (", recorded before)" if record.reused else ")")
@@ -296,7 +297,18 @@ def print_summary(done: list[Record], out: Path, metrics: Sequence[str] = ()) ->
             mean, std = statistics.fmean(found), statistics.pstdev(found)
             table.add_row(asked.title or name, f"{mean:.2f}", f"{std:.2f}", str(len(found)))
     OUT.print(table)
+    if done[0].scores:
+        OUT.print(escape(explain_scores(done[0].scores)))
     ERR.print(f"records in {escape(str(out / RECORDS))}")
     if kept := [record for record in done if record.spec["evaluation"].get("keep")]:
         what = ", ".join(kept[0].spec["evaluation"]["keep"])
         ERR.print(f"{what} in {escape(str(kept_path(out, kept[0].key)))}" + (" and so on" if len(kept) > 1 else ""))
+
+
+def explain_scores(scores: Sequence[str]) -> str:
+    """What an average over tasks is that are not all scored alike."""
+    by_task = ", ".join(f"task {number} by {score}" for number, score in enumerate(scores, 1))
+    return (
+        f"Scores in percent: {by_task}. Averages are means of these scores, which measure different things, and R² "
+        "has no lower bound: look at each task."
+    )

@@ -17,6 +17,12 @@ def tell(message: str) -> None:
         print(message, file=sys.stderr, flush=True)
 
 
+def join_words(words: Iterable[str]) -> str:
+    """`a, b and c`"""
+    *others, last = words
+    return f"{', '.join(others)} and {last}" if others else last
+
+
 def unknown(what: str, name: object, choices: Iterable[str], *, nearest: int = 1) -> str:
     """`method 'ewcc' is unknown; did you mean ewc? choose from adam, …`"""
     known = list(choices)

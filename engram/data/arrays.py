@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from engram.data.errors import DataError
-from engram.data.images import Images, to_array
+from engram.data.images import Images
+from engram.data.targets import read_array
 
 EXACT_WHOLE = 2**24
 """Whole numbers up to this size are exact in 32-bit floats."""
@@ -44,7 +45,7 @@ class Arrays(Images):
 
     def _describe(self, tests: str) -> str:
         size = "×".join(map(str, self.shape))
-        return f"Arrays({self.name}: {len(self.y_train)}/{tests} arrays of {size}, {self.n_classes} classes)"
+        return f"Arrays({self.name}: {len(self.y_train)}/{tests} arrays of {size}, {self.n_classes} {self.targets})"
 
     def _new_digest(self) -> Any:
         return hashlib.sha256(f"arrays {self.x_train.dtype} {self.x_test.dtype}".encode())
@@ -58,7 +59,7 @@ def looks_like_images(x: NDArray[Any]) -> bool:
 
 
 def _check_values(what: str, value: ArrayLike) -> NDArray[Any]:
-    x = to_array(what, value)
+    x = read_array(what, value)
     if x.ndim < 2:
         raise DataError(f"{what} has shape {x.shape}: expected (n, features) or (n, …)")
     if x.size == 0:

@@ -134,6 +134,7 @@ def _find_published(name: str) -> PublishedDataset:
 def _build(origin: str, arrays: LabelledArrays, classes: tuple[str, ...] | None, name: str, note: str) -> Images:
     try:
         dataset = Images if looks_like_images(arrays.x_train) else Arrays
-        return dataset(*arrays[:4], classes=arrays.classes or classes, name=name, note=note)
+        names = arrays.classes or classes
+        return dataset(*arrays[:4], classes=names, name=name, note=note, targets=arrays.targets)  # type: ignore[arg-type]
     except DataError as error:
         raise DataError(f"{origin}: {error}") from error

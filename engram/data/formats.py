@@ -34,6 +34,7 @@ class LabelledArrays(NamedTuple):
     x_test: NDArray[Any]
     y_test: NDArray[Any]
     classes: Sequence[str] | None = None
+    targets: str = "classes"
 
 
 @contextmanager
@@ -148,7 +149,8 @@ def read_json_labels(source: PathOrBytes) -> NDArray[np.int64]:
 
 
 def read_npz(source: PathOrBytes) -> LabelledArrays:
-    """A prepared dataset: x_train, y_train, x_test, y_test and optionally `classes`, the class names."""
+    """A prepared dataset: x_train, y_train, x_test, y_test and optionally `classes`, the class names, and `targets`,
+    which says if y are values or labels."""
     with _open(source, "a prepared dataset (.npz)") as file:
         with zipfile.ZipFile(file) as archive:
             unpacked = sum(member.file_size for member in archive.infolist())
@@ -161,4 +163,5 @@ def read_npz(source: PathOrBytes) -> LabelledArrays:
                 raise ValueError(f"it has no {', '.join(missing)}")
             classes = [str(name) for name in np.atleast_1d(arrays["classes"])] if "classes" in arrays else None
             x_train, y_train, x_test, y_test = (arrays[name] for name in parts)
-            return LabelledArrays(x_train, y_train, x_test, y_test, classes)
+            targets = str(arrays["targets"]) if "targets" in arrays else "classes"
+            return LabelledArrays(x_train, y_train, x_test, y_test, classes, targets)

@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from engram.core.messages import Say, tell
 from engram.data.errors import DataError
+from engram.data.targets import CHOICES, Targets, check_columns, check_numbers, check_targets_word, read_array
 
 
 class ClosedDataError(RuntimeError):
@@ -29,15 +30,17 @@ class Images:
 
     x_train: NDArray[np.uint8]
     """(n, height, width) or (n, height, width, 3)"""
-    y_train: NDArray[np.int64]
-    """(n,), each class 0..k-1 at least once"""
+    y_train: NDArray[Any]
+    """(n,), each class 0..k-1 at least once; of values and labels (n, columns), 32-bit floats."""
     x_test: NDArray[np.uint8]
-    y_test: NDArray[np.int64]
+    y_test: NDArray[Any]
     classes: tuple[str, ...]
-    """Class names; "0", "1", … if none were given."""
+    """Names of the classes, values or labels; "0", "1", … if none were given."""
     name: str
     note: str
     """How this copy differs from the official dataset, for reports; empty if it does not."""
+    targets: Targets = "classes"
+    """What is predicted: one of several `classes`; numbers, `values`; or several `labels` at once."""
 
     def __init__(
         self,
@@ -48,18 +51,26 @@ class Images:
         classes: Sequence[str] | None = None,
         name: str = "own",
         note: str = "",
+        targets: Targets = "classes",
     ) -> None:
+        check_targets_word(targets)
         x = {"train": self.check_inputs("x_train", x_train), "test": self.check_inputs("x_test", x_test)}
-        y = {"train": _check_labels("y_train", y_train), "test": _check_labels("y_test", y_test)}
+        y: dict[str, NDArray[Any]] = {}
+        for part, value in (("train", y_train), ("test", y_test)):
+            what = f"y_{part}"
+            y[part] = _check_labels(what, value) if targets == "classes" else check_numbers(what, value, targets)
         for part in x:
             if len(x[part]) != len(y[part]):
                 raise DataError(f"x_{part} has {len(x[part])} images, but y_{part} has {len(y[part])} labels")
         sizes = x["train"].shape[1:], x["test"].shape[1:]
         if sizes[0] != sizes[1]:
             raise DataError(f"training images are {sizes[0]}, test images are {sizes[1]}: give both in the same size")
-        names = _class_names(y["train"], y["test"], classes)
+        if targets == "classes":
+            names = _class_names(y["train"], y["test"], classes)
+        else:
+            names = check_columns(y["train"], y["test"], targets, classes)
         self._set(x_train=x["train"], y_train=y["train"], x_test=x["test"], y_test=y["test"])
-        self._set(classes=names, name=name, note=note)
+        self._set(classes=names, name=name, note=note, targets=targets)
 
     @classmethod
     def of(
@@ -126,6 +137,8 @@ class Images:
     def fingerprint(self) -> str:
         """Hash of the four arrays and their shapes; names and notes are not included."""
         digest = self._new_digest()
+        if self.targets != "classes":
+            digest.update(f"targets {self.targets}".encode())
         for array in (self.x_train, self.y_train, self.x_test, self.y_test):
             digest.update(repr(array.shape).encode())
             digest.update(np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("<")).data)
@@ -151,7 +164,7 @@ class Images:
 
     def _describe(self, tests: str) -> str:
         size = "×".join(map(str, self.shape))
-        return f"Images({self.name}: {len(self.y_train)}/{tests} images of {size}, {self.n_classes} classes)"
+        return f"Images({self.name}: {len(self.y_train)}/{tests} images of {size}, {self.n_classes} {self.targets})"
 
 
 class SealedImages(Images):
@@ -161,7 +174,7 @@ class SealedImages(Images):
 
     def __init__(self, whole: Images) -> None:
         self._set(x_train=whole.x_train, y_train=whole.y_train, classes=whole.classes, name=whole.name, note=whole.note)
-        self._set(fingerprint=whole.fingerprint, whole=whole)
+        self._set(fingerprint=whole.fingerprint, whole=whole, targets=whole.targets)
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -198,15 +211,8 @@ class SealedImages(Images):
         return self._describe("sealed")
 
 
-def to_array(what: str, value: ArrayLike) -> NDArray[Any]:
-    try:
-        return np.asarray(value)
-    except Exception as error:  # ragged lists and tensors on a GPU or with gradients raise different types
-        raise DataError(f"{what} cannot be read as an array: {error}") from error
-
-
 def _check_pixels(what: str, value: ArrayLike) -> NDArray[np.uint8]:
-    x = to_array(what, value)
+    x = read_array(what, value)
     if x.ndim not in (3, 4) or (x.ndim == 4 and x.shape[3] != 3):
         hint = ""
         if x.ndim == 4 and x.shape[1] in (1, 3):
@@ -233,13 +239,15 @@ def _check_pixels(what: str, value: ArrayLike) -> NDArray[np.uint8]:
 
 
 def _check_labels(what: str, value: ArrayLike) -> NDArray[np.int64]:
-    y = to_array(what, value)
+    y = read_array(what, value)
     if y.ndim != 1:
-        raise DataError(f"{what} has shape {y.shape}: expected one label per image, (n,)")
+        hint = "" if y.ndim != 2 or not y.size else f"; {CHOICES}"
+        raise DataError(f"{what} has shape {y.shape}: expected one label per image, (n,){hint}")
     if y.size == 0:
         raise DataError(f"{what} is empty")
     if y.dtype.kind not in "iu":
-        raise DataError(f"{what} has labels of type {y.dtype}: give integers 0, 1, …")
+        hint = f"; {CHOICES}" if y.dtype.kind == "f" else ": give integers 0, 1, …"
+        raise DataError(f"{what} has labels of type {y.dtype}{hint}")
     if y.min() < 0:
         raise DataError(f"{what} has the label {y.min()}: labels are 0, 1, …")
     if y.max() > np.iinfo(np.int64).max:  # a uint64 would overflow

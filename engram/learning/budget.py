@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import Any
 
@@ -22,7 +21,7 @@ def fit_budget(
     name_of: Callable[[Any], str] = lambda m: type(m).__name__,
 ) -> Method:
     """The method with its buffers sized so that it keeps at most so many bytes at a boundary."""
-    pixels = math.prod(tasks.shape)
+    pixels = tasks.stored_values
     members = list(method.members())
     for member in members:
         if not states_memory(member):

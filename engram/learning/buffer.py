@@ -45,6 +45,8 @@ class Buffer:
             self.scale, self.shift = (  # of each task, (tasks, channels, 1)
                 torch.stack([scaling[i] for scaling in scalings])[..., None].to(learner.device) for i in (0, 1)
             )
+        if not learner.tasks.only_classes and rule in ("balanced", "per-class"):
+            raise ValueError(f"rule {rule} goes by classes, and not all tasks have some; choose another rule")
         self.learner, self.capacity, self.rule, self.store = learner, capacity, rule, store
         self.widths = dict(extra or {})
         self.offered = 0
@@ -103,10 +105,17 @@ class Buffer:
         device = self.learner.device
         self.columns = {
             "x": torch.zeros(self.capacity, *shape, dtype=STORED[self.store], device=device),
-            "y": torch.zeros(self.capacity, dtype=torch.int16, device=device),
+            "y": self._no_targets().to(device),
             "t": torch.zeros(self.capacity, dtype=torch.int16, device=device),
         }
         self.columns |= {name: torch.zeros(self.capacity, n, device=device) for name, n in self.widths.items()}
+
+    def _no_targets(self) -> Tensor:
+        """A column for what is right: the number of an output, or the numbers of values and labels."""
+        if self.learner.tasks.only_classes:
+            return torch.zeros(self.capacity, dtype=torch.int16)
+        width = next(self.learner.tasks[0].train.leaves()).y.shape[1]
+        return torch.zeros(self.capacity, width)
 
     def _write(self, batch: Batch, extra: Mapping[str, Tensor], places: Mapping[int, int]) -> None:
         if not places:
@@ -199,7 +208,7 @@ class Buffer:
         t = t.long()
         extra = {name: self.columns[name].index_select(0, rows) for name in self.widths}
         x = self._from_pixels(x, t) if self.store == "uint8" else x
-        return Batch(x, y.long(), t, tuple(range(self.learner.task + 1)), extra)
+        return Batch(x, y if y.is_floating_point() else y.long(), t, tuple(range(self.learner.task + 1)), extra)
 
     def everything(self) -> Batch | None:
         """All images, in the order of their slots; None if there are none."""
@@ -214,7 +223,10 @@ class Buffer:
         for task in sorted(set(t.tolist())):
             rows = (t == task).nonzero().squeeze(1)
             scaling = next(self.learner.tasks[task].train.leaves()).scaling
-            yield Pixels(self.columns["x"][rows], self.columns["y"][rows].long(), task, scaling, what="buffer")
+            y = self.columns["y"][rows]
+            yield Pixels(
+                self.columns["x"][rows], y if y.is_floating_point() else y.long(), task, scaling, what="buffer"
+            )
 
     # pixels -----------------------------------------------------------------------------------------------------------
 

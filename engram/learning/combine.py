@@ -48,6 +48,8 @@ class Combined(Method):
             self._sole[hook] = deciding[0] if deciding else methods[0]
         # instance attributes; a plain method has them on its class
         self.needs = frozenset().union(*(m.needs for m in methods))  # type: ignore[misc]
+        shared = [one for one in methods[0].target_kinds if all(one in m.target_kinds for m in methods)]
+        self.target_kinds = tuple(shared)  # type: ignore[misc]
         optimizers = sorted({m.optimizer for m in methods} - {Method.optimizer})
         if len(optimizers) > 1:
             raise ValueError(

@@ -15,6 +15,7 @@ from engram.core.streams import own_global_generators, seed_global_generators, s
 from engram.core.validation import check_values
 from engram.learning.learner import Learner, in_eval_mode, parameter_of_task
 from engram.learning.method import Method
+from engram.learning.targets import class_outputs, own_targets, score_numbers
 from engram.scenarios.task import Batch, Task
 
 Keep = Literal["net", "logits", "features"]
@@ -111,20 +112,25 @@ def score_task(
 ) -> Scored:
     """The score on a task's test data; with `logits`, also what it was computed from."""
     evaluation, method = evaluation or Evaluation(), method or Method()
+    masked = learner.tasks.kind == "task" or evaluation.mask
+    active = learner.active(task.index) if masked else slice(0, learner.tasks.outputs)
+    what = task.targets
     right = torch.zeros((), dtype=torch.long, device=learner.device)
     parts: list[tuple[Tensor, Tensor]] = []
     with in_evaluation(learner, task):
         for batch in task.test.chunks():
             scores = scores_of(learner, method, batch, evaluation)
-            right += (learner.largest(scores, batch.t, batch.tasks, evaluation.mask) == batch.y).sum()
-            if logits:
-                parts.append((scores.cpu(), batch.y.cpu()))
+            if what == "classes":
+                guess = learner.largest(scores, batch.t, batch.tasks, evaluation.mask)
+                right += (guess == class_outputs(batch.y)).sum()
+            if logits or what != "classes":
+                parts.append((scores.cpu(), own_targets(what, batch.y, active).cpu()))
     n = len(task.test)
-    masked = learner.tasks.kind == "task" or evaluation.mask
-    active = learner.active(task.index) if masked else slice(0, learner.tasks.outputs)
-    found = Scored(100 * int(right) / n, n, int(right), active)
-    if logits:
+    found = Scored(100 * int(right) / n, n, int(right), active, what)
+    if parts:
         found.logits, found.targets = torch.cat([p[0] for p in parts]), torch.cat([p[1] for p in parts])
+        if what != "classes":
+            found.score, found.right = score_numbers(what, found.logits[:, active], found.targets), None
     return found
 
 

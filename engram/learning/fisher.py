@@ -35,7 +35,9 @@ def fisher(
         learner: Its active outputs for the data's task are the model's outcomes.
         data: Images of one task.
         label: Whose log-likelihood: of the arg-max prediction (the authors' code), the true label, a label drawn
-            from the model, or the expectation over all labels.
+            from the model, or the expectation over all labels. Values are normal around the outputs with variance 1,
+            labels Bernoulli each. The likeliest values are the outputs themselves, whose likelihood has no gradient;
+            so `predicted` takes the expectation of values.
         estimator: `sample`: mean of squared per-sample gradients. `batch`: mean over shuffled mini-batches of
             size times squared gradient of the mini-batch's mean loss (the authors' permuted-domain scripts),
             which is larger wherever the mean gradient is not zero.
@@ -47,9 +49,13 @@ def fisher(
             return per_sample(learner, data, label)
         total = [torch.zeros_like(p) for p in learner.params]
         count, rng = 0, learner.fresh_rng("fisher labels")
+        what = learner.tasks[data.tasks[0]].targets
         for chunk in shuffled_batches(learner, data, batch):
-            chosen = chunk._replace(y=choose_labels(learner, chunk, label, rng))
-            for sum_, g in zip(total, learner.gradients(chosen), strict=True):
+            if what == "classes":
+                gradients = learner.gradients(chunk._replace(y=choose_labels(learner, chunk, label, rng)))
+            else:
+                gradients = mean_gradients(learner, chunk, what, label, rng)
+            for sum_, g in zip(total, gradients, strict=True):
                 sum_.addcmul_(g, g, value=len(chunk.y))
             count += 1
         return [t / count for t in total]
@@ -65,7 +71,14 @@ def per_sample(learner: Learner, data: Data, label: Label) -> Params:
     total = [torch.zeros_like(p) for p in learner.params]
     outputs = learner.active(data.tasks[0])
     rng = learner.fresh_rng("fisher labels")
+    what = learner.tasks[data.tasks[0]].targets
     for chunk in data.chunks(CHUNK):
+        if what != "classes":
+            for delta in deltas_of_numbers(what, label, chunk.y, outputs, rng):
+                squares = summed_gradients(learner.net, learner.inputs(chunk.x, chunk.t), delta, torch.square)
+                for sum_, square in zip(total, squares, strict=True):
+                    sum_ += square
+            continue
         if label == "exact":
             classes = torch.arange(outputs.start, outputs.stop, device=chunk.y.device)
             chosen = [(c.expand_as(chunk.y), True) for c in classes]
@@ -93,6 +106,53 @@ def delta_of(y: Tensor, outputs: slice, weighted: bool) -> Delta:
         return everywhere
 
     return delta
+
+
+def deltas_of_numbers(what: str, label: Label, y: Tensor, outputs: slice, rng: torch.Generator) -> list[Delta]:
+    """Gradients at the logits whose squares add up to the Fisher information of values or labels.
+
+    One for a chosen outcome; for the expectation one per output, since outputs are independent: the derivative of an
+    output times the standard deviation of its gradient, which is 1 for values and √(p (1 − p)) for labels.
+    """
+
+    def chosen(logits: Tensor) -> Tensor:
+        own = logits[:, outputs]
+        mean = own if what == "values" else own.sigmoid()
+        if label == "true":
+            given = y[:, : own.shape[1]]
+        elif label == "predicted":
+            given = (mean > 0.5).to(mean)
+        elif what == "values":
+            given = mean + torch.randn(mean.shape, generator=rng).to(mean)
+        else:
+            given = torch.bernoulli(mean.cpu(), generator=rng).to(mean)
+        everywhere = torch.zeros_like(logits)
+        everywhere[:, outputs] = mean - given
+        return everywhere
+
+    def of_output(output: int) -> Delta:
+        def delta(logits: Tensor) -> Tensor:
+            everywhere = torch.zeros_like(logits)
+            p = logits[:, output].sigmoid()
+            everywhere[:, output] = 1.0 if what == "values" else (p * (1 - p)).sqrt()
+            return everywhere
+
+        return delta
+
+    if label == "exact" or (label, what) == ("predicted", "values"):
+        return [of_output(output) for output in range(outputs.start, outputs.stop)]
+    return [chosen]
+
+
+def mean_gradients(learner: Learner, batch: Batch, what: str, label: Label, rng: torch.Generator) -> Params:
+    """Of a mini-batch's mean negative log-likelihood of values or labels."""
+    if (label, what) == ("predicted", "values"):
+        raise ValueError(
+            "label 'predicted' has no gradient if values are predicted, so estimator 'batch' would find nothing; "
+            "choose label true or sampled, or estimator sample"
+        )
+    (delta,) = deltas_of_numbers(what, label, batch.y, learner.active(batch.tasks[0]), rng)
+    return learner.gradients_from(batch.x, lambda logits: delta(logits) / len(batch.x), batch.t)
 
 
 def choose_labels(learner: Learner, batch: Batch, label: Label, rng: torch.Generator) -> Tensor:

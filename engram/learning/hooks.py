@@ -10,8 +10,8 @@ from functools import cache
 from typing import Any
 
 DECLARATIONS = (
-    "kept", "working", "needs", "without_boundaries", "optimizer", "networks", "gradient_stage", "checkpoints",
-    "gradient_steps",
+    "kept", "working", "needs", "without_boundaries", "target_kinds", "optimizer", "networks", "gradient_stage",
+    "checkpoints", "gradient_steps",
 )  # fmt: skip
 """What a class says about itself: class attributes, not hyper-parameters."""
 STAGES = ("read", "add", "project")
@@ -67,7 +67,7 @@ def check_declarations(cls: type) -> None:
                 f"{cls.__name__}.{f.name} has an annotation and would become a hyper-parameter with a flag; "
                 f"write it without: {f.name} = {f.default!r}"
             )
-    for name in ("kept", "working", "needs"):
+    for name in ("kept", "working", "needs", "target_kinds"):
         if isinstance(value := getattr(cls, name), str):
             raise TypeError(f"{cls.__name__}.{name} is a text; write a tuple: {name} = ({value!r},)")
     for need in getattr(cls, "needs", ()):

@@ -19,9 +19,10 @@ from engram.core.streams import stream
 from engram.core.validation import check_values
 from engram.learning import fast
 from engram.learning.augment import augment_images, check_augmentation
-from engram.learning.optimizer import Optimizer, accepted_options
+from engram.learning.optimizer import Optimizer, accepted_options, check_own_options
 from engram.learning.precision import Precision, products
 from engram.learning.schedule import Schedule, check_schedule, rate_at
+from engram.learning.targets import loss_by_head
 from engram.scenarios.task import Batch, Data, Tasks
 
 Params = list[Tensor]
@@ -69,6 +70,8 @@ class Training:
     """Nesterov's momentum, for optimisers that have it."""
     betas: tuple[float, ...] = ()
     """Decay of the two running means of adam and its like; empty: the optimiser's own, usually 0.9 and 0.999."""
+    optimizer_options: tuple[str, ...] = ()
+    """Further fields of the optimiser, such as `eps=1e-7` or `rho=0.95`; also as flags: --optimizer.eps 1e-7."""
     augment: tuple[str, ...] = ()
     """Random changes of the images trained on: `crop4` (pad by 4 pixels and crop), `flip` (left and right)."""
     boundary_every: int = 0
@@ -99,12 +102,16 @@ class Training:
         if not isinstance(self.betas, tuple):
             raise ValueError(f"betas {self.betas!r} is not a list; give two numbers, 0 or more and below 1")
         accepted_options(self.optimizer, self.momentum, self.weight_decay, self.nesterov, self.betas)
+        object.__setattr__(self, "optimizer_options", check_own_options(self.optimizer, self.optimizer_options))
         check_schedule(self)
         check_augmentation(self.augment)
 
     def new_optimizer(self, params: Sequence[Tensor]) -> Optimizer:
         """The optimiser that it asks for."""
-        return Optimizer(params, self.optimizer, self.lr, self.momentum, self.weight_decay, self.nesterov, self.betas)
+        return Optimizer(
+            params, self.optimizer, self.lr, self.momentum, self.weight_decay, self.nesterov, self.betas,
+            self.optimizer_options,
+        )  # fmt: skip
 
     @property
     def scheduled(self) -> bool:
@@ -343,11 +350,14 @@ class Learner:
         self.unseen = tuple(sorted({*range(self.seen[-1])} - {*self.seen})) if self.seen else ()
 
     def loss(self, batch: Batch) -> Tensor:
-        """Mean cross-entropy, each sample over its active outputs, with smoothed labels if training asks for it."""
+        """Mean cross-entropy, each sample over its active outputs, with smoothed labels if training asks for it; by the
+        head of each task if tasks have values or labels."""
         return self.loss_of(self.logits(batch.x, batch.t), batch)
 
     def loss_of(self, logits: Tensor, batch: Batch) -> Tensor:
         """The same, from logits that were computed already."""
+        if not self.tasks.only_classes:
+            return loss_by_head(self, logits, batch)
         smoothing = self.training.label_smoothing
         if self.unseen:
             seen = torch.tensor(self.seen, device=logits.device)

@@ -62,6 +62,7 @@ def score_tasks(
         kept.setdefault("logits", []).append([one.logits for one in scored])
         kept.setdefault("active", []).append([(one.active.start, one.active.stop) for one in scored])
         kept["targets"] = [one.targets for one in scored]
+        kept["kinds of targets"] = [one.what for one in scored]
     if last and "features" in evaluation.keep:
         kept["features"] = [features_of(learner, task, evaluation) for task in tasks[:seen]]
     if last and "net" in evaluation.keep:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
@@ -58,7 +57,7 @@ def declared_bytes(method: Method, net: nn.Module, tasks: Tasks) -> int | None:
     """What a method states that it keeps; None if one of its members keeps something and does not state how much."""
     if not all(map(states_memory, method.members())):
         return None
-    return method.kept_bytes_after(net, math.prod(tasks.shape), len(tasks))
+    return method.kept_bytes_after(net, tasks.stored_values, len(tasks))
 
 
 def check_memory(method: Method, learner: Learner, budget: int | None = None) -> None:
@@ -70,18 +69,18 @@ def check_memory(method: Method, learner: Learner, budget: int | None = None) ->
         total += measured
         if not states_memory(member):
             continue
-        declared = member.kept_bytes_after(learner.net, math.prod(learner.tasks.shape), len(learner.tasks))
+        declared = member.kept_bytes_after(learner.net, learner.tasks.stored_values, len(learner.tasks))
         if measured > declared:
             raise MemoryBudgetError(
-                f"{type(member).__name__} keeps {measured:,} bytes after task {learner.task + 1} ({in_words(parts)}) "
+                f"{type(member).__name__} keeps {measured:,} bytes after task {learner.task + 1} ({in_bytes(parts)}) "
                 f"and declares {declared:,}; correct kept_bytes, or keep less"
             )
     if budget is not None and total > budget:
         raise MemoryBudgetError(
-            f"the method keeps {total:,} bytes after task {learner.task + 1} ({in_words(memory(method)['kept'])}), "
+            f"the method keeps {total:,} bytes after task {learner.task + 1} ({in_bytes(memory(method)['kept'])}), "
             f"more than memory_budget {budget:,}"
         )
 
 
-def in_words(parts: dict[str, int]) -> str:
+def in_bytes(parts: dict[str, int]) -> str:
     return ", ".join(f"{name} {size:,}" for name, size in parts.items())

@@ -36,6 +36,9 @@ class Method:
     without_boundaries: ClassVar[tuple[str, ...]] = ()
     """A field and its value, with which the method does not need the boundaries that `needs` names; a literal, so that
     tables can say so."""
+    target_kinds: ClassVar[tuple[str, ...]] = ("classes",)
+    """What tasks may have to predict: of classes, values, labels. It is refused for others, so that no method treats
+    values or labels as classes by mistake."""
     title: ClassVar[str] = ""
     """What tables and figures call it; empty: its name."""
     family: ClassVar[str] = "own or combined"

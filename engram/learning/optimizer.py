@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any
 
@@ -37,14 +38,18 @@ class Optimizer:
         weight_decay: float = 0.0,
         nesterov: bool = False,
         betas: tuple[float, ...] = (),
+        own: Sequence[str] = (),
     ) -> None:
         self.params = list(params)
         cls: Any = optimizer_class(name)
         options: dict[str, Any] = {"lr": lr, **accepted_options(name, momentum, weight_decay, nesterov, betas)}
+        options |= dict(parse_option(name, text) for text in own)
         if "fused" in inspect.signature(cls).parameters and self.params[0].device.type == "cpu":
             options["fused"] = True
         self.torch = without_compiler(cls)(self.params, **options)
-        self.fast = FusedStep(self.torch, name) if options.get("fused") and name in STATE and not momentum else None
+        self.fast = (
+            FusedStep(self.torch, name) if options.get("fused") and name in STATE and not (momentum or own) else None
+        )
 
     @property
     def param_groups(self) -> list[dict[str, Any]]:
@@ -113,6 +118,65 @@ def accepted_options(
     if betas and not (len(betas) == 2 and all(is_number(beta) and 0 <= beta < 1 for beta in betas)):
         raise ValueError(f"betas {betas} is out of range; give two numbers, 0 or more and below 1")
     return {key: value for key, value in options.items() if key in accepted}
+
+
+HERE = ("params", "lr", "momentum", "weight_decay", "nesterov", "betas")
+"""Fields of optimisers that are flags of their own."""
+INTERNAL = ("fused", "foreach", "capturable", "differentiable", "maximize")
+
+
+def own_fields(name: str) -> dict[str, Any]:
+    """The fields that an optimiser has beside the common ones, with their defaults."""
+    parameters = inspect.signature(optimizer_class(name)).parameters
+    return {field: p.default for field, p in parameters.items() if field not in (*HERE, *INTERNAL)}
+
+
+def parse_option(name: str, text: str) -> tuple[str, Any]:
+    """(`eps`, 1e-7) from `eps=1e-7`; refused if the optimiser has no such field, or its value is of another type."""
+    field, equals, value = str(text).partition("=")
+    known = own_fields(name)
+    if field in HERE:
+        raise ValueError(f"optimizer_options {text}: {field} is a value of its own; give --{field.replace('_', '-')}")
+    if field not in known:
+        raise ValueError(f"{unknown('optimizer option', field, known)} (optimizer {name})")
+    try:
+        if not equals:
+            raise ValueError
+        found = json.loads(value.lower()) if value.lower() in ("true", "false") else parse_numbers(value)
+    except ValueError:
+        raise ValueError(f"optimizer_options {text}: give a number, true or false, as in eps=1e-7") from None
+    default = known[field]
+    kinds = {bool: bool, tuple: tuple, float: (int, float), int: (int, float)}.get(type(default), object)
+    if isinstance(found, bool) != isinstance(default, bool) or not isinstance(found, kinds):  # type: ignore[arg-type]
+        raise ValueError(f"optimizer_options {text}: {field} of {name} is of another type, such as {default}")
+    return field, found
+
+
+def parse_numbers(text: str) -> Any:
+    """A number, or several with commas between them."""
+    values = [float(word) for word in text.split(",")]
+    return values[0] if len(values) == 1 else tuple(values)
+
+
+def check_own_options(name: str, given: Any) -> tuple[str, ...]:
+    """The options in one form: sorted, each once, without those that have their default. A mapping is taken too."""
+    texts = [f"{k}={show_option(v)}" for k, v in given.items()] if isinstance(given, Mapping) else list(given)
+    parsed = [parse_option(name, text) for text in texts]
+    if len({field for field, _ in parsed}) < len(parsed):
+        raise ValueError(f"optimizer_options {' '.join(map(str, texts))}: a field is given twice")
+    chosen = {field: value for field, value in parsed if value != own_fields(name)[field]}
+    if chosen:
+        try:
+            optimizer_class(name)([torch.zeros(1, requires_grad=True)], **chosen)
+        except (ValueError, TypeError, RuntimeError) as error:
+            raise ValueError(f"optimizer_options {' '.join(map(str, texts))}: {error}") from error
+    return tuple(f"{field}={show_option(value)}" for field, value in sorted(chosen.items()))
+
+
+def show_option(value: Any) -> str:
+    if isinstance(value, tuple | list):
+        return ",".join(map(show_option, value))
+    return str(value).lower() if isinstance(value, bool) else repr(float(value)) if is_number(value) else str(value)
 
 
 def optimizer_class(name: str) -> type[torch.optim.Optimizer]:

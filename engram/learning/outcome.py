@@ -70,6 +70,8 @@ class Outcome:
     """`class` and `parameters` of the network that was trained, if the method replaced the one asked for."""
     extra: dict[str, list[list[Any]]] = field(default_factory=dict)
     """By metric on logits: entry [i][j] on task j after task i."""
+    scores: list[str] = field(default_factory=list)
+    """What each task is scored by, if not all are by accuracy."""
     kept: dict[str, Any] = field(default_factory=dict)
     """Tensors that the run leaves beside its record, if asked for."""
 

@@ -26,6 +26,7 @@ from engram.learning.step import DivergedError, check_weights, network_facts, se
 from engram.learning.step import finite as finite
 from engram.learning.step import new_learner as new_learner
 from engram.learning.step import take_step as take_step
+from engram.learning.targets import check_targets, scores_in_words
 from engram.learning.unbounded import check_stream, learn_stream, learns_stream, plan_stream, view_of_learner
 from engram.nets.net import Net
 from engram.scenarios.task import Task, Tasks
@@ -58,6 +59,7 @@ def train(
     tasks = tasks.for_batch(training.batch)
     check_method_here(method, tasks, training, evaluation)
     check_metrics(metrics or {}, method)
+    check_targets(method, tasks)
     guard = StateGuard(method)
     plan = plan_stream(tasks, method, training) if learns_stream(tasks, method) else None
     shown = tasks if plan is None else view_of_learner(tasks, plan, training.boundary_every)
@@ -95,6 +97,7 @@ def train(
         except DivergedError:
             outcome.status = "diverged"
     course.note_cost()
+    outcome.scores = scores_in_words(tasks)
     return outcome
 
 

@@ -52,6 +52,10 @@ def check_stream(method: Method, tasks: Tasks, training: Training, evaluation: E
                 "without boundaries, such as blurry-split-mnist/class"
             )
         return
+    if not tasks.only_classes:
+        raise ValueError(
+            "a stream without boundaries takes tasks that predict classes, and these predict other targets"
+        )
     for member in method.members():
         check_member(member, tasks.kind, every)
     if evaluation.give_task_identity and tasks.kind != "task":

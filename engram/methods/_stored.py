@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, replace
 from typing import ClassVar, Self
 
@@ -52,7 +51,7 @@ class KeepsImages(Method):
         return self.capacity * image_bytes(pixels, self.store, sum(self.extra(outputs).values()))
 
     def fit_budget(self, budget: int, tasks: Tasks) -> Self:
-        image = image_bytes(math.prod(tasks.shape), self.store, sum(self.extra(tasks.outputs).values()))
+        image = image_bytes(tasks.stored_values, self.store, sum(self.extra(tasks.outputs).values()))
         if budget < image:
             raise ValueError(f"memory_budget {budget:,} leaves room for no image, which takes {image:,} bytes")
         return replace(self, capacity=budget // image)

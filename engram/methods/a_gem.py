@@ -21,6 +21,7 @@ class AGEM(StoredReplay):
     title = "A-GEM"
     family = "gradient memory"
     look = ("orange", "P", "-")
+    target_kinds = ("classes", "values", "labels")
 
     memory: Annotated[Literal["per-task", "reservoir"], Each()] = "per-task"
     """per-task: ⌊capacity / number of tasks⌋ random images of each finished task; reservoir: a uniform sample of the

@@ -15,5 +15,6 @@ class Adagrad(Method):
     title = "Adagrad"
     family = "plain"
     look = ("orange", "D", "--")
+    target_kinds = ("classes", "values", "labels")
 
     optimizer = "adagrad"

@@ -12,3 +12,4 @@ class Adam(Method):
     title = "Adam"
     family = "plain"
     look = ("black", "o", "--")
+    target_kinds = ("classes", "values", "labels")

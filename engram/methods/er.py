@@ -23,6 +23,7 @@ class ER(StoredReplay):
     title = "ER"
     family = "rehearsal"
     look = ("green", "^", "-")
+    target_kinds = ("classes", "values", "labels")
 
     mixing: Annotated[Literal["union", "sum"], Each()] = "union"
     """The loss: its mean over new and replayed images together, or the sum of the two means."""

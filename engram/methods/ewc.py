@@ -24,6 +24,7 @@ class EWC(FisherPenalty):
     title = "EWC"
     family = "penalty"
     look = ("sky", "^", "-")
+    target_kinds = ("classes", "values", "labels")
 
     coef: Annotated[float, Log(1e-2, 1e4)] = 100.0
     """Coefficient of the penalty; Kirkpatrick's lambda is twice this."""

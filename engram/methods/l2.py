@@ -23,6 +23,7 @@ class L2(QuadraticPenalty):
     title = "L2"
     family = "penalty"
     look = ("purple", "v", "-.")
+    target_kinds = ("classes", "values", "labels")
     equal_memory = True
 
     coef: Annotated[float, Log(1e-3, 1e3)] = 0.5

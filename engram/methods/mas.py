@@ -24,6 +24,7 @@ class MAS(QuadraticPenalty):
     title = "MAS"
     family = "penalty"
     look = ("purple", "D", "-")
+    target_kinds = ("classes", "values", "labels")
     equal_memory = True
 
     coef: Annotated[float, Log(1e-3, 1e4)] = 1.0

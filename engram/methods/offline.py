@@ -16,6 +16,7 @@ class Offline(Method):
     title = "Offline"
     family = "offline"
     look = ("black", "*", ":")
+    target_kinds = ("classes", "values", "labels")
 
     needs = frozenset({"past data"})
     checkpoints = "epoch"

@@ -21,6 +21,7 @@ class OnlineEWC(FisherPenalty):
     title = "Online EWC"
     family = "penalty"
     look = ("blue", "o", "-")
+    target_kinds = ("classes", "values", "labels")
     equal_memory = True
 
     coef: Annotated[float, Log(1e-2, 1e4)] = 100.0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, ClassVar, Literal
@@ -26,6 +25,7 @@ class Rehearsal(Method):
     title = "Naive rehearsal"
     family = "rehearsal"
     look = ("green", "o", "-")
+    target_kinds = ("classes", "values", "labels")
     equal_memory = True
 
     capacity: int = 1100
@@ -85,7 +85,12 @@ class Rehearsal(Method):
         """The slots that hold images, as data each."""
         slots = zip(self.pixels, self.labels, self.owners, self.scalings, strict=True)
         return [
-            Pixels(x, y.long(), owner, Scaling(*(torch.tensor(part, device=x.device) for part in scaling)))
+            Pixels(
+                x,
+                y if y.is_floating_point() else y.long(),
+                owner,
+                Scaling(*(torch.tensor(part, device=x.device) for part in scaling)),
+            )
             for x, y, owner, scaling in slots
             if len(x)
         ]
@@ -101,7 +106,7 @@ class Rehearsal(Method):
             rows = torch.randperm(len(task.train), generator=rng)[:share].to(learner.device)
             batch = task.train.batch(rows)
             self.pixels.append(task.train.pixels(rows) if self.storage == torch.uint8 else batch.x)
-            self.labels.append(batch.y.to(torch.int16))
+            self.labels.append(batch.y if batch.y.is_floating_point() else batch.y.to(torch.int16))
             self.owners.append(task.index)
             scale, shift = next(task.train.leaves()).scaling
             self.scalings.append((scale.tolist(), shift.tolist()))
@@ -116,7 +121,7 @@ class Rehearsal(Method):
     def fit_budget(self, budget: int, tasks: Tasks) -> Rehearsal:
         slots = len(tasks) * self.slots()
         scales = slots * 2 * tasks.shape[0] * torch.float32.itemsize  # each slot keeps how its pixels are scaled
-        images = max(0, budget - scales) // self.image_bytes(math.prod(tasks.shape))
+        images = max(0, budget - scales) // self.image_bytes(tasks.stored_values)
         if images < slots:
             raise ValueError(f"memory_budget {budget:,} leaves room for {images} images; {slots} or more are needed")
         return replace(self, capacity=images)

@@ -12,5 +12,6 @@ class SGD(Method):
     title = "SGD"
     family = "plain"
     look = ("grey", "s", "--")
+    target_kinds = ("classes", "values", "labels")
 
     optimizer = "sgd"

@@ -23,6 +23,7 @@ class SI(QuadraticPenalty):
     title = "SI"
     family = "penalty"
     look = ("red", "s", "-")
+    target_kinds = ("classes", "values", "labels")
     equal_memory = True
 
     coef: Annotated[float, Log(1e-2, 1e4)] = 300.0

@@ -145,7 +145,10 @@ def draw_samples(tasks: Tasks, task: Task, count: int) -> list[tuple[NDArray[np.
 
 def outputs_of(data: Data) -> torch.Tensor:
     """The output of every image, without reading pixels."""
-    return torch.cat([leaf.y for leaf in data.leaves()])
+    found = torch.cat([leaf.y for leaf in data.leaves()])
+    if found.ndim > 1:
+        raise ValueError("a schematic shows classes, and some of these tasks have values or labels")
+    return found
 
 
 def draw_outputs(ax: Axes, tasks: Tasks, task: Task, rows: list[int]) -> None:

@@ -80,11 +80,21 @@ class Left:
 
     @property
     def predictions(self) -> list[list[Tensor]]:
-        """[i][j]: the output predicted for each of task j's test samples after task i."""
+        """[i][j]: the output predicted for each of task j's test samples after task i; values and labels as they are
+        predicted."""
+        kinds = self.part("kinds of targets")
         return [
-            [logits[:, start:stop].argmax(1) + start for logits, (start, stop) in zip(row, active, strict=True)]
+            [predict(*one) for one in zip(row, active, kinds, strict=False)]  # the kinds are of all tasks
             for row, active in zip(self.part("logits"), self.part("active"), strict=True)
         ]
+
+
+def predict(logits: Tensor, active: tuple[int, int], what: str) -> Tensor:
+    """What logits predict: an output, values, or labels."""
+    own = logits[:, slice(*active)]
+    if what == "classes":
+        return own.argmax(1) + active[0]
+    return own if what == "values" else (own > 0).long()
 
 
 def pack(kept: dict[str, Any]) -> bytes:

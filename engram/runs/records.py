@@ -45,6 +45,9 @@ class Record:
     memory: dict[str, dict[str, int]] = field(default_factory=dict)
     search: dict[str, Any] = field(default_factory=dict)
     """Of a search's runs: `stage` (trial or final), `selected_on` (holdout or test), and the `point` of the grid."""
+    scores: list[str] = field(default_factory=list)
+    """What each task is scored by, in percent, if not all are by accuracy. `accuracy` then has these scores, and
+    averages are over them."""
     extra: dict[str, list[list[Any]]] = field(default_factory=dict)
     """By metric on logits: entry [i][j], a number or a list of numbers, on task j after task i."""
     environment: dict[str, Any] = field(default_factory=dict)

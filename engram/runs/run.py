@@ -232,6 +232,7 @@ def complete_record(record: Record, outcome: Outcome) -> Record:
         steps=outcome.steps,
         seconds=outcome.seconds,
         memory=outcome.memory,
+        scores=outcome.scores,
         extra=outcome.extra,
         environment={
             **record.environment,

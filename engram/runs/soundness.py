@@ -44,6 +44,8 @@ def is_sound_record(record: Record) -> bool:
         and all(isinstance(at, dict) and are_bounded([at.get(name) for name in AT]) for at in record.curve)
         and is_memory(record.memory)
         and is_extra(record.extra)
+        and isinstance(record.scores, list)
+        and all(isinstance(text, str) for text in record.scores)
         and all(is_plain(value) for value in (record.spec, record.environment, record.search))
         and is_spec(record.spec)
         and isinstance(record.environment, dict)

@@ -25,6 +25,9 @@ def categorize_tasks(tasks: Tasks) -> Category:
         rows = own[torch.randperm(len(own), generator=stream(0, "category", number))[:images]]
         pixels = data.batch(rows.to(data.device)).x
         labels = torch.cat([leaf.y for leaf in data.leaves()])[own.to(data.device)]
+        if labels.ndim == 2:  # values and labels have a head of their own, so its number stands for them
+            head, what = tasks.heads[number].start, tasks[number].targets
+            labels = labels[:, 0].long() if what == "classes" else torch.full_like(labels[:, 0].long(), head)
         arrays.append((pixels.double().cpu().numpy(), labels.cpu().numpy()))
     return categorize_samples(arrays, "multi" if tasks.kind == "task" else "single", images)
 

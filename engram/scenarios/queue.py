@@ -54,6 +54,7 @@ class Queue(Scenario):
 
     name = "queue"
     several_datasets = True
+    any_targets = True
 
     pad: int = 0
     """Black pixels added on each side after the images were brought to one size."""
@@ -77,22 +78,29 @@ class Queue(Scenario):
             check_normalize(self.normalize, [1])
         if not self.images:
             raise ScenarioError("a queue needs datasets; give one or more")
-        for dataset in self.images:
-            if isinstance(dataset.unseal(), Arrays):
-                raise ScenarioError(f"{dataset.name} has arrays that are not images, and a queue resizes its images")
+        if len({isinstance(dataset.unseal(), Arrays) for dataset in self.images}) > 1:
+            raise ScenarioError("a queue has either images or other arrays: one network cannot take both")
+        if self.has_arrays and len({dataset.shape for dataset in self.images}) > 1:
+            shapes = ", ".join(f"{dataset.name} {dataset.shape}" for dataset in self.images)
+            raise ScenarioError(f"the arrays of a queue must have one shape: {shapes}")
         object.__setattr__(self, "images", give_unique_names(self.images))
         if len(self.groups()) < 2:
             raise ScenarioError(f"classes_per_task {self.classes_per_task}: a scenario needs two or more tasks")
 
+    @property
+    def has_arrays(self) -> bool:
+        """Whether the data are not pictures, and so are not resized."""
+        return isinstance(self.images[0].unseal(), Arrays)
+
     def groups(self) -> list[TaskClasses]:
-        """The classes of each task, in the order of the datasets."""
+        """The classes of each task, in the order of the datasets. Values and labels are one task each."""
         groups = []
         for i, images in enumerate(self.images):
             n, k = images.n_classes, self.classes_per_task
-            if k == "all":
+            if k == "all" or images.targets != "classes":
                 k = n
             if not isinstance(k, int) or k < 1 or n % k:
-                common = math.gcd(*(images.n_classes for images in self.images))
+                common = math.gcd(*(one.n_classes for one in self.images if one.targets == "classes"))
                 divisors = [str(d) for d in range(1, common + 1) if common % d == 0]
                 raise ScenarioError(
                     f"classes_per_task {self.classes_per_task}: the {n} classes of {images.name} cannot be split into "
@@ -103,13 +111,19 @@ class Queue(Scenario):
 
     def sizes(self) -> list[int]:
         counts = [count_training_images(images, self.held_out) for images in self.images]
-        sizes = [round(float(counts[group.dataset][group.labels].sum())) for group in self.groups()]
+        whole = [images.targets != "classes" for images in self.images]
+        sizes = [
+            round(float(counts[which][slice(None) if whole[which] else labels].sum()))
+            for which, labels in self.groups()
+        ]
         if self.kind == "iid" or self.order == "shuffled":  # on average
             return [round(sum(sizes) / len(sizes))] * len(sizes)
         return sizes
 
     def tasks(self, seed: int = 0, device: torch.device | str = "cpu") -> Tasks:
-        sets = [fit_images(images.unseal(), self.size, self.fit) for images in self.images]
+        sets = [images.unseal() for images in self.images]
+        if not self.has_arrays:
+            sets = [fit_images(images, self.size, self.fit) for images in sets]
         if self.held_out:
             sets = [images.seal() for images in sets]
         prepared = [prepare_images(self, images, device) for images in sets]
@@ -121,16 +135,30 @@ class Queue(Scenario):
             first = 0 if self.kind == "domain" else outputs
             train, test, scaling = prepared[which]
             data = []
+            targets = self.images[which].targets
             for part, what in ((train, "training data"), (test, "test data")):
-                rows = part.rows_of_classes(labels)
-                data.append(view_rows(part, rows, part.y[rows] - labels.start + first, i, scaling, what))
-            tasks.append(Task(i, data[0], data[1], self.images[which].classes[labels]))
+                rows = part.rows_of_classes(labels) if targets == "classes" else part.rows
+                y = part.y[rows] - labels.start + first if targets == "classes" else part.y[rows]
+                data.append(view_rows(part, rows, self.widen(y), i, scaling, what))
+            tasks.append(Task(i, data[0], data[1], self.images[which].classes[labels], targets=targets))
             heads.append(slice(first, first + labels.stop - labels.start))
             outputs = max(outputs, heads[-1].stop)
-        shape = (1, self.size + 2 * self.pad, self.size + 2 * self.pad)
+        side = self.size + 2 * self.pad
+        shape = self.images[0].shape if self.has_arrays else (1, side, side)
         if self.kind == "iid":
             return mix_tasks(tasks, seed, tuple(name for task in tasks for name in task.classes), shape)
         return Tasks(tuple(tasks), self.kind, tuple(heads), outputs, shape)
+
+    def widen(self, y: NDArray[Any]) -> NDArray[Any]:
+        """Targets in the one form that all tasks share: outputs as they are if all tasks have classes, else floats in
+        as many columns as the widest target has."""
+        widths = [1 if images.targets == "classes" else images.n_classes for images in self.images]
+        if all(images.targets == "classes" for images in self.images):
+            return y
+        found = np.zeros((len(y), max(widths)), np.float32)
+        columns = y.reshape(len(y), -1)
+        found[:, : columns.shape[1]] = columns
+        return found
 
 
 def give_unique_names(sets: Sequence[Images]) -> tuple[Images, ...]:
@@ -155,7 +183,8 @@ def fit_images(images: Images, size: int, fit: Fit) -> Images:
     if images.shape == (1, size, size):
         return images
     parts = [fit_pixels(x, size, fit) for x in (images.x_train, images.x_test)]
-    return Images(parts[0], images.y_train, parts[1], images.y_test, images.classes, images.name, images.note)
+    names = (images.classes, images.name, images.note, images.targets)
+    return Images(parts[0], images.y_train, parts[1], images.y_test, *names)
 
 
 def fit_pixels(x: NDArray[np.uint8], size: int, fit: Fit) -> NDArray[np.uint8]:

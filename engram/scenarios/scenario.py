@@ -45,6 +45,8 @@ class Scenario(ABC):
     """The recipe's name in specs and keys. Equal to `name`, unless version 0.1 spelled it differently."""
     several_datasets: ClassVar[bool] = False
     """Whether the recipe takes several datasets, as in `queue-mnist+svhn/domain`."""
+    any_targets: ClassVar[bool] = False
+    """Whether the recipe takes datasets with values or labels, too."""
 
     images: tuple[Images, ...] = field(default=())
     kind: Kind = "class"
@@ -83,6 +85,11 @@ class Scenario(ABC):
         if self.normalize is not None and self.normalize != "train":
             check_normalize(self.normalize, [dataset.shape[0] for dataset in self.images])
         for dataset in self.images:
+            if dataset.targets != "classes" and not (self.any_targets and self.kind == "task"):
+                raise ScenarioError(
+                    f"{dataset.name} has {dataset.targets} as targets, which need a head of their own: give "
+                    f"engram.queue([…], kind='task'), not {type(self).name} of kind {self.kind}"
+                )
             dataset.padded_shape(self.pad)  # refused if only pictures can have a border
 
     def holdout(self, fraction: float) -> Self:
@@ -175,7 +182,7 @@ def prepare_images(
     x_train = flatten(images.x_train)
     if scenario.held_out:
         x_test, y_test = x_train, images.y_train
-        train_rows, test_rows = hold_out(y_test, scenario.held_out)
+        train_rows, test_rows = hold_out(strata(images), scenario.held_out)
     else:
         x_test, y_test = flatten(images.x_test), images.y_test
         train_rows, test_rows = np.arange(len(images.y_train)), np.arange(len(y_test))
@@ -229,6 +236,12 @@ def standardize(x: Tensor, mean: Tensor, deviation: Tensor) -> Tensor:
     return out
 
 
+def strata(images: Images) -> Ints:
+    """The groups that are held out from in equal shares: classes; of values and labels there is one."""
+    found: Ints = images.y_train if images.targets == "classes" else np.zeros(len(images.y_train), np.int64)
+    return found
+
+
 def hold_out(y: Ints, fraction: float) -> tuple[Any, Any]:
     """(kept rows, held-out rows), drawn per class. The run's seed has no effect: all trials use the same."""
     rng = stream(0, "holdout")
@@ -249,8 +262,8 @@ def count_held_out(n: int, fraction: float) -> int:
 
 
 def count_training_images(images: Images, held_out: float) -> Ints:
-    """Number of training images per class, without those held out."""
-    counts = np.bincount(images.y_train, minlength=images.n_classes)
+    """Number of training images per class, without those held out; one number of values and labels."""
+    counts = np.bincount(strata(images), minlength=images.n_classes if images.targets == "classes" else 1)
     return np.array([n - count_held_out(int(n), held_out) for n in counts])
 
 
@@ -285,13 +298,13 @@ def compute_scaling(normalize: Normalize, x: Tensor, channels: int) -> Scaling:
 def view_rows(
     part: ImagePart,
     rows: Ints,
-    outputs: Ints,
+    outputs: NDArray[Any],
     task: int,
     scaling: Scaling,
     what: str,
     permutation: Tensor | None = None,
 ) -> Pixels:
-    """Rows of a part as the data of a task; `outputs` has the output of each image."""
+    """Rows of a part as the data of a task; `outputs` has the output of each image, or its values or labels."""
     device = part.x.device
     everything = len(rows) == len(part.x) and bool((rows == np.arange(len(rows))).all())
     return Pixels(

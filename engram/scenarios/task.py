@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple, overload
 
 import torch
 from torch import Tensor
 
 from engram.data.images import ClosedDataError as ClosedDataError
+from engram.data.targets import Targets
 from engram.scenarios.kinds import Kind, ScenarioError
 from engram.scenarios.loader import Loader, Part
 
@@ -26,7 +29,7 @@ class Batch(NamedTuple):
     """Images, with the output and the task of each."""
 
     x: Tensor  # (batch, pixels), float
-    y: Tensor  # (batch,), index among all outputs of the network
+    y: Tensor  # (batch,), index among all outputs of the network; (batch, k) floats if a task has values or labels
     t: Tensor  # (batch,), index of the task
     tasks: tuple[int, ...]  # the tasks that may occur in t
     extra: Mapping[str, Tensor] = {}  # what a buffer keeps with its images, such as logits
@@ -187,7 +190,8 @@ class Pixels(Data):
     def batch(self, indices: Tensor) -> Batch:
         x = self.scaling(self.pixels(indices)) if self.loaded is None else self.loaded.index_select(0, indices)
         y = self.y.index_select(0, indices)
-        return Batch(x, y, torch.full_like(y, self.task), self.tasks)
+        t = torch.full_like(y if y.ndim == 1 else y[:, 0], self.task, dtype=torch.long)
+        return Batch(x, y, t, self.tasks)
 
 
 class Joined(Data):
@@ -217,7 +221,7 @@ class Joined(Data):
     def batch(self, indices: Tensor) -> Batch:
         pieces = [(here, part.batch(inside)) for part, here, inside in self._pieces(indices)]
         x = pieces[0][1].x.new_empty(len(indices), pieces[0][1].x.shape[1])
-        y, t = indices.new_empty(len(indices)), indices.new_empty(len(indices))
+        y, t = pieces[0][1].y.new_empty(len(indices), *pieces[0][1].y.shape[1:]), indices.new_empty(len(indices))
         for here, piece in pieces:
             x.index_copy_(0, here, piece.x)
             y.index_copy_(0, here, piece.y)
@@ -260,9 +264,11 @@ class Task:
     train: Data
     test: Data
     classes: tuple[str, ...]
-    """Names of the classes of this task, in the order of their outputs."""
+    """Names of the classes of this task, in the order of their outputs; or of its values or labels."""
     seed: int = 0
     """Of the draw that this task belongs to."""
+    targets: Targets = "classes"
+    """What is predicted."""
     shape: tuple[int, ...] = ()
     """Of one sample, as networks get it."""
 
@@ -317,6 +323,18 @@ class Tasks(Sequence[Task]):
             return slice(0, self.heads[max(task, seen)].stop)
         return slice(0, self.outputs)
 
+    @cached_property
+    def only_classes(self) -> bool:
+        """Whether all tasks are classifications."""
+        return all(task.targets == "classes" for task in self.tasks)
+
+    @property
+    def stored_values(self) -> int:
+        """Values of a stored sample: of its input, and of its targets if they are more than an output's number."""
+        first = next(self.tasks[0].train.leaves())
+        target = 0 if self.only_classes else first.y.shape[1] * (4 if first.x.dtype == torch.uint8 else 1)
+        return math.prod(self.shape) + target
+
     @property
     def floor(self) -> float:
         """Forgetting floor: the percentage of a learner that is perfect on the last task and guesses on the others."""
@@ -326,8 +344,19 @@ class Tasks(Sequence[Task]):
             known = [torch.cat([torch.isin(leaf.y, last) for leaf in task.test.leaves()]) for task in self[:-1]]
             guesses = sum(100 * float(right.double().mean()) for right in known)
         else:
-            guesses = sum(100 / (self.active(j, j).stop - self.active(j, j).start) for j in range(len(self) - 1))
+            guesses = sum(self.guess(j) for j in range(len(self) - 1))
         return (100 + guesses) / len(self)
+
+    def guess(self, task: int) -> float:
+        """The score of guessing in percent: one of the active outputs; the mean of values, whose R² is 0; labels, whose
+        mean average precision is their share of ones."""
+        if self[task].targets == "classes":
+            active = self.active(task, task)
+            return 100 / int(active.stop - active.start)
+        if self[task].targets == "values":
+            return 0.0
+        width = self.heads[task].stop - self.heads[task].start
+        return 100 * float(torch.cat([leaf.y[:, :width] for leaf in self[task].test.leaves()]).mean())
 
     @contextmanager
     def guarded(self) -> Iterator[None]:

@@ -69,7 +69,7 @@ def test_what_is_kept_is_beside_the_record(engram):
     keys = [json.loads(line)["key"] for line in Path("runs/records.jsonl").read_text().splitlines()]
     assert sorted(path.name for path in Path("runs/kept").iterdir()) == sorted(f"{key}.pt" for key in keys)
     kept = torch.load(Path("runs/kept") / f"{keys[0]}.pt", weights_only=True)
-    assert set(kept) == {"net", "logits", "active", "targets"}
+    assert set(kept) == {"net", "logits", "active", "targets", "kinds of targets"}
     assert "net, logits in runs/kept/" in done.err
     wrong = engram("run", "split-tiny/class", "adam", *FLAGS, "--keep", "weights")
     assert wrong.status == 2

@@ -56,3 +56,16 @@ def test_wrong_values_are_refused_before_anything_runs(engram: Engram, flags: tu
     answer = engram(*TINY, *flags)
     assert answer.status == 2
     assert message in answer.err
+
+
+def test_an_optimisers_own_fields_are_flags(engram: Engram) -> None:
+    flags = ("--optimizer", "rmsprop", "--optimizer.alpha", "0.9", "--optimizer.centered", "true", "--epochs", "1")
+    (record,) = engram(*TINY, *flags, "--optimizer.momentum", "0.5", "--json").records
+    training = record["spec"]["training"]
+    assert (training["optimizer_options"], training["momentum"]) == (["alpha=0.9", "centered=true"], 0.5)
+    Path("record.json").write_text(json.dumps(record))
+    (again,) = engram("run", "--spec", "record.json", "--out", "again", "--json").records
+    assert (again["key"], again["accuracy"]) == (record["key"], record["accuracy"])
+    answer = engram(*TINY, "--optimizer.rho", "0.9")
+    assert answer.status == 2
+    assert "optimizer option 'rho' is unknown" in answer.err

@@ -113,8 +113,8 @@ def test_what_arrays_cannot_do_is_refused_in_words():
     data = features()
     with pytest.raises(DataError, match="pad 2: only images"):
         eg.split(data, pad=2)
-    with pytest.raises(ScenarioError, match="a queue resizes"):
-        eg.queue([data, features(seed=1)])
+    with pytest.raises(ScenarioError, match="the arrays of a queue must have one shape"):
+        eg.queue([data, eg.Arrays(np.zeros((4, 3)), [0, 1] * 2, np.zeros((4, 3)), [0, 1] * 2)])
     with pytest.raises(ValueError, match="net cnn takes images, and the data are arrays of 6"):
         eg.run(eg.split(data), eg.Adam(), net=eg.CNN(), training=eg.Training(epochs=1))
 

@@ -107,7 +107,7 @@ def test_a_set_is_not_changed_by_assignment_and_can_be_replaced():
         ({"y_test": [0, 1, 1, 0, 0]}, "x_test has 4 images, but y_test has 5 labels"),
         ({"y_train": [[0], [1], [0], [1], [0], [1]]}, r"y_train has shape \(6, 1\)"),
         ({"y_test": np.zeros(0, int)}, "y_test is empty"),
-        ({"y_train": [0.0, 1, 0, 1, 0, 1]}, "y_train has labels of type float64: give integers"),
+        ({"y_train": [0.0, 1, 0, 1, 0, 1]}, "y_train has labels of type float64; say what they are"),
         ({"y_train": ["a", "b"] * 3}, "labels of type <U1"),
         ({"y_train": [0, 1, -3, 1, 0, 1]}, "y_train has the label -3"),
         ({"y_train": np.array([0, 1, 0, 1, 0, 2**63], np.uint64)}, "has the label 9223372036854775808"),

@@ -10,6 +10,7 @@ from typing import Any
 from engram.core.version import VERSION
 from engram.learning.metrics import intransigence
 from engram.report.page.command import run_command
+from engram.report.page.measured import classes_data, metrics_data
 from engram.report.page.settings import (
     PageSetting,
     describe_settings,
@@ -52,6 +53,9 @@ def assemble(
             "std": setting.std,
             "kept": setting.runs.kept,
             "memory": next((run.memory for run in setting.runs.done.values()), {}),
+            "metrics": metrics_data(list(setting.runs.done.values())),
+            "classes": classes_data(setting.runs.done.values()),
+            "scores": next((run.scores for run in setting.runs.done.values()), []),
             "runs": [run_data(run, offline_of(run, offline), environments) for run in setting.runs.records],
         }
         for setting in settings

@@ -78,15 +78,20 @@ function body({ table, row, cell, setting, id }) {
       metric("forward transfer", "forward_transfer"),
       metric("intransigence", "intransigence"),
       metric("average incremental accuracy", "average_incremental_accuracy"),
+      ...setting.metrics.map(({ title, mean, std, n }) =>
+        [title, short(mean) + (n > 1 ? ` ± ${short(std)}` : "") + (n < runs.length ? ` (${many(n, "run")})` : "")]),
       ["kept across tasks", bytes(setting.kept)],
       ["steps per run", runs.length ? count(Math.round(mean(of("steps")))) : null],
       ["time per run", runs.length ? duration(mean(of("seconds"))) : null],
     ]),
     [cell?.note, state.open.note].filter(Boolean).map(text => el("p", { class: "small" }, text)),
+    setting.scores.length ? el("p", { class: "small" }, "Scores in percent: ",
+      setting.scores.map((score, i) => `task ${i + 1} by ${score}`).join(", "), ". Averages are means of these scores.") : null,
     el("h3", {}, "Repeat it"), copyable(setting.command, "command"),
     el("details", {}, el("summary", {}, "Spec"), copyable(JSON.stringify(JSON.parse(setting.spec), null, 1), "spec")),
     runs.length ? runFigures(runs, cell, id, table?.head === "after task" ? Number(row.name) : null) : null,
     el("h3", {}, "Seeds"), seedTable(setting),
+    classTables(setting),
     cell ? comparisons(table, row, cell) : null,
     memoryTable(setting),
     samplesOf(id),
@@ -160,6 +165,17 @@ function seedTable(setting) {
     String(run.seed), percent(run.average_accuracy), percent(run.forgetting), count(run.steps), duration(run.seconds),
     run.status + (run.resumed ? ", resumed" : ""), run.key,
   ]));
+}
+
+// Accuracy per class, and in percent of each right class what it was taken for: at the end, over all runs.
+function classTables(setting) {
+  if (!setting.classes.length) return null;
+  return [el("h3", {}, "Classes"), el("p", { class: "quiet small" }, "A row per right output: its accuracy, then in ",
+    "percent what it was predicted to be, at the end, over all runs."),
+  ...setting.classes.map(({ task, predicted, rows }) => el("details", { open: setting.classes.length === 1 },
+    el("summary", {}, `Task ${task}`),
+    plainTable(["right", "accuracy", ...predicted.map(output => `as ${output}`)], rows.map(row =>
+      [String(row.right), percent(row.accuracy, 1), ...row.shares.map(share => percent(share, 1))]))))];
 }
 
 const SEEN_FROM_HERE = { higher: "this is lower", lower: "this is higher" };
