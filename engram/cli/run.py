@@ -290,7 +290,8 @@ def print_summary(done: list[Record], out: Path, metrics: Sequence[str] = ()) ->
         found = [v for record in done if (v := getattr(record, metric)) is not None]
         if found and (metric != "pooled_accuracy" or done[0].method == "offline"):
             mean, std = statistics.fmean(found), statistics.pstdev(found)
-            table.add_row(metric.replace("_", " "), f"{mean:.2f}", f"{std:.2f}", str(len(found)))
+            what = metric.replace("accuracy", "score") if done[0].scores else metric
+            table.add_row(what.replace("_", " "), f"{mean:.2f}", f"{std:.2f}", str(len(found)))
     for name in dict.fromkeys(metrics):
         asked = METRICS.find(name)()
         if found := [value for record in done if (value := asked.of(record)) is not None]:

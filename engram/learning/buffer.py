@@ -12,8 +12,8 @@ from engram.learning.learner import Learner
 from engram.scenarios.task import Batch, Data, Joined, Pixels, Scaling, Task
 
 Rule = Literal["reservoir", "balanced", "ring", "per-task", "per-class"]
-Store = Literal["uint8", "float"]
-STORED: Mapping[Store, torch.dtype] = {"uint8": torch.uint8, "float": torch.float32}
+Storage = Literal["uint8", "float"]
+STORED: Mapping[Storage, torch.dtype] = {"uint8": torch.uint8, "float": torch.float32}
 
 
 class Buffer:
@@ -35,7 +35,7 @@ class Buffer:
         learner: Learner,
         capacity: int,
         rule: Rule = "reservoir",
-        store: Store = "uint8",
+        store: Storage = "uint8",
         extra: Mapping[str, int] | None = None,
     ) -> None:
         if not isinstance(capacity, int) or capacity < 1:
@@ -262,7 +262,7 @@ class Buffer:
                 column[: self.filled] = columns[name].to(column.device)
 
 
-def image_bytes(pixels: int, store: Store = "uint8", extra: int = 0) -> int:
+def image_bytes(pixels: int, store: Storage = "uint8", extra: int = 0) -> int:
     """Bytes of one slot of a buffer: pixels, label, task and so many extra floats."""
     return pixels * STORED[store].itemsize + 2 * torch.int16.itemsize + extra * torch.float32.itemsize
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Literal
@@ -14,8 +15,9 @@ from engram.learning import fast
 from engram.learning.learner import Learner, Params, in_eval_mode
 from engram.scenarios.task import Batch, Data
 
-Label = Literal["predicted", "true", "sampled", "exact"]
+Label = Literal["predicted", "true", "sampled", "exact", "weighted"]
 Estimator = Literal["sample", "batch"]
+Divisor = Literal["images", "images-1", "batches"]
 Delta = Callable[[Tensor], Tensor]
 CHUNK = 512
 """Images at a time."""
@@ -27,7 +29,12 @@ PER_SAMPLE_FLOATS = 1 << 26
 
 @torch.no_grad()
 def fisher(
-    learner: Learner, data: Data, label: Label = "predicted", estimator: Estimator = "sample", batch: int = 128
+    learner: Learner,
+    data: Data,
+    label: Label = "predicted",
+    estimator: Estimator = "sample",
+    batch: int = 128,
+    divisor: Divisor = "images",
 ) -> Params:
     """The diagonal of the Fisher information of the current network on these data.
 
@@ -35,18 +42,19 @@ def fisher(
         learner: Its active outputs for the data's task are the model's outcomes.
         data: Images of one task.
         label: Whose log-likelihood: of the arg-max prediction (the authors' code), the true label, a label drawn
-            from the model, or the expectation over all labels. Values are normal around the outputs with variance 1,
-            labels Bernoulli each. The likeliest values are the outputs themselves, whose likelihood has no gradient;
-            so `predicted` takes the expectation of values.
+            from the model, the expectation over all labels, or the true label with its probability as a weight. Values
+            are normal around the outputs with variance 1, labels Bernoulli each. The likeliest values are the outputs
+            themselves, whose likelihood has no gradient; so `predicted` takes the expectation of values.
         estimator: `sample`: mean of squared per-sample gradients. `batch`: mean over shuffled mini-batches of
             size times squared gradient of the mini-batch's mean loss (the authors' permuted-domain scripts),
             which is larger wherever the mean gradient is not zero.
         batch: Images per mini-batch.
+        divisor: What the sum over images is divided by: their number N, N − 1, or N rounded up to whole mini-batches.
     """
-    check_estimator(label, estimator)
+    check_estimator(label, estimator, divisor)
     with in_eval_mode(learner.net):
         if estimator == "sample":
-            return per_sample(learner, data, label)
+            return per_sample(learner, data, label, count_images(len(data), batch, divisor))
         total = [torch.zeros_like(p) for p in learner.params]
         count, rng = 0, learner.fresh_rng("fisher labels")
         what = learner.tasks[data.tasks[0]].targets
@@ -61,17 +69,28 @@ def fisher(
         return [t / count for t in total]
 
 
-def check_estimator(label: Label, estimator: Estimator) -> None:
-    if estimator == "batch" and label == "exact":
-        raise ValueError("label 'exact' goes with estimator 'sample'; choose predicted, true or sampled")
+def check_estimator(label: Label, estimator: Estimator, divisor: Divisor = "images") -> None:
+    if estimator == "batch" and label in ("exact", "weighted"):
+        raise ValueError(f"label {label!r} goes with estimator 'sample'; choose predicted, true or sampled")
+    if estimator == "batch" and divisor != "images":
+        raise ValueError(f"divisor {divisor!r} goes with estimator 'sample'; choose images")
 
 
-def per_sample(learner: Learner, data: Data, label: Label) -> Params:
-    """Mean over images of squared gradients."""
+def count_images(images: int, batch: int, divisor: Divisor) -> int:
+    """What a sum over images is divided by."""
+    if divisor == "images-1":
+        return max(images - 1, 1)
+    return math.ceil(images / batch) * batch if divisor == "batches" else images
+
+
+def per_sample(learner: Learner, data: Data, label: Label, divisor: int) -> Params:
+    """The sum over images of squared gradients, divided."""
     total = [torch.zeros_like(p) for p in learner.params]
     outputs = learner.active(data.tasks[0])
     rng = learner.fresh_rng("fisher labels")
     what = learner.tasks[data.tasks[0]].targets
+    if what != "classes" and label == "weighted":
+        raise ValueError(f"label 'weighted' is for classes, and the targets are {what}; choose true, sampled or exact")
     for chunk in data.chunks(CHUNK):
         if what != "classes":
             for delta in deltas_of_numbers(what, label, chunk.y, outputs, rng):
@@ -83,13 +102,13 @@ def per_sample(learner: Learner, data: Data, label: Label) -> Params:
             classes = torch.arange(outputs.start, outputs.stop, device=chunk.y.device)
             chosen = [(c.expand_as(chunk.y), True) for c in classes]
         else:
-            chosen = [(choose_labels(learner, chunk, label, rng), False)]
+            chosen = [(choose_labels(learner, chunk, label, rng), label == "weighted")]
         for y, weighted in chosen:
             inputs = learner.inputs(chunk.x, chunk.t)
             squares = summed_gradients(learner.net, inputs, delta_of(y, outputs, weighted), torch.square)
             for sum_, square in zip(total, squares, strict=True):
                 sum_ += square
-    return [t / len(data) for t in total]
+    return [t / divisor for t in total]
 
 
 def delta_of(y: Tensor, outputs: slice, weighted: bool) -> Delta:
@@ -157,7 +176,7 @@ def mean_gradients(learner: Learner, batch: Batch, what: str, label: Label, rng:
 
 def choose_labels(learner: Learner, batch: Batch, label: Label, rng: torch.Generator) -> Tensor:
     """The outputs whose likelihood is taken."""
-    if label == "true":
+    if label in ("true", "weighted"):
         return batch.y
     outputs = learner.active(batch.tasks[0])
     logits = learner.logits(batch.x, batch.t)[:, outputs]

@@ -72,7 +72,7 @@ def working_of(member: Method) -> list[str]:
 
 
 def check_attributes(member: Method, values: dict[str, Any]) -> None:
-    declared = {*values, *member.kept, *member.working}
+    declared = {*values, *member.kept, *member.working, "needs"}  # a field may decide on what is needed
     for name in vars(member):
         if name not in declared and not name.startswith("_"):
             raise UndeclaredStateError(

@@ -10,7 +10,7 @@ from typing import Annotated
 import torch
 from torch import nn
 
-from engram.learning.fisher import Estimator, Label, check_estimator, fisher
+from engram.learning.fisher import Divisor, Estimator, Label, check_estimator, fisher
 from engram.learning.learner import Learner, Params
 from engram.learning.method import Log, Method
 from engram.scenarios.task import Batch, Task, Tasks
@@ -73,14 +73,18 @@ class FisherPenalty(QuadraticPenalty):
     """A penalty whose importances are Fisher information."""
 
     label: Label = "predicted"
-    """Whose likelihood the Fisher takes: predicted (the authors' code), true, sampled, or exact (all labels)."""
+    """Whose likelihood the Fisher takes: predicted (the authors' code), true, sampled, exact (all labels), or weighted
+    (true, times its probability: Buzzega et al., 2020)."""
     estimator: Estimator = "sample"
     """Squared gradients per sample, or per mini-batch as in the authors' permuted-domain scripts."""
+    divisor: Divisor = "images"
+    """What the sum over N images is divided by: N, N − 1 (van de Ven et al., 2022), or N rounded up to whole
+    mini-batches (Buzzega et al., 2020)."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_estimator(self.label, self.estimator)
+        check_estimator(self.label, self.estimator, self.divisor)
 
     def fisher(self, learner: Learner, task: Task) -> Params:
         """Of the task that was just learned."""
-        return fisher(learner, task.train, self.label, self.estimator, learner.training.batch)
+        return fisher(learner, task.train, self.label, self.estimator, learner.training.batch, self.divisor)

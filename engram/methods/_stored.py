@@ -9,10 +9,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from engram.learning.buffer import Buffer, Rule, Store, image_bytes
+from engram.learning.buffer import Buffer, Rule, Storage, image_bytes
 from engram.learning.learner import Learner
 from engram.learning.method import Method
-from engram.scenarios.task import Batch, Tasks
+from engram.scenarios.task import Batch, Task, Tasks
 
 
 @dataclass
@@ -21,7 +21,7 @@ class KeepsImages(Method):
 
     capacity: int = 200
     """Images in the buffer. Not searched: methods are compared at equal memory."""
-    store: Store = "uint8"
+    store: Storage = "uint8"
     """How pixels are stored: uint8 loses nothing of an 8-bit source."""
 
     kept: ClassVar[tuple[str, ...]] = ("buffer",)
@@ -71,6 +71,27 @@ class StoredReplay(KeepsImages):
     def after_step(self, learner: Learner, batch: Batch) -> None:
         """The batch is offered after its step: it is never in its own replay."""
         self.buffer.add(batch)
+
+
+def images_per_class(capacity: int, tasks: Tasks) -> int:
+    """Images of each class if all classes of all tasks have equally many; refused if there is no room for one each."""
+    if not tasks.only_classes:
+        raise ValueError("memory 'per-class' is for classes, and the targets of a task are not; choose another memory")
+    classes = sum(len(task.classes) for task in tasks)
+    if capacity < classes:
+        raise ValueError(f"capacity {capacity} is below the {classes} classes of all tasks; give one image per class")
+    return capacity // classes
+
+
+def draw_per_class(learner: Learner, task: Task, capacity: int) -> Batch:
+    """Random images of each class of a task, as many as `images_per_class` says."""
+    share, rng = images_per_class(capacity, learner.tasks), learner.rng("memory")
+    y = torch.cat([leaf.y for leaf in task.train.leaves()]).cpu()
+    rows = [
+        here[torch.randperm(len(here), generator=rng)[:share]]
+        for here in ((y == label).nonzero().squeeze(1) for label in sorted(set(y.tolist())))
+    ]
+    return task.train.batch(torch.cat(rows).to(learner.device))
 
 
 def take_another_step(learner: Learner, loss: Tensor) -> None:

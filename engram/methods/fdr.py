@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Annotated
 
 import torch
 from torch import Tensor
 
 from engram.learning.buffer import Rule
 from engram.learning.learner import Learner, in_eval_mode
-from engram.methods._stored import StoredReplay, take_another_step
+from engram.learning.method import Log
+from engram.methods._stored import StoredReplay, check_coefficients, take_another_step
 from engram.scenarios.task import Batch, Task
 
 
@@ -24,8 +26,15 @@ class FDR(StoredReplay):
     family = "rehearsal"
     look = ("yellow", "^", "-.")
 
+    alpha: Annotated[float, Log(0.1, 2)] = 1.0
+    """Coefficient of the distance. The code of Buzzega et al. has one and never uses it, which is 1."""
+
     needs = frozenset({"boundaries", "past data"})
     keeps_logits = True
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_coefficients(alpha=self.alpha)
 
     def rule(self) -> Rule:
         return "per-task"
@@ -34,7 +43,8 @@ class FDR(StoredReplay):
         """A second step, on the distance to the stored outputs alone."""
         if (old := self.buffer.draw(self.replay)) is None:
             return
-        take_another_step(learner, function_distance(learner.logits(old.x, old.t), old.extra["logits"]))
+        distance = function_distance(learner.logits(old.x, old.t), old.extra["logits"])
+        take_another_step(learner, self.alpha * distance if self.alpha != 1 else distance)
 
     @torch.no_grad()
     def end_task(self, learner: Learner, task: Task) -> None:

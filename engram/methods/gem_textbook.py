@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
+from engram.learning.learner import Learner
 from engram.methods.gem import GEM
 from engram.scenarios.task import Data, Task
 
@@ -23,6 +25,12 @@ class GEMTextbook(GEM):
 
     slots_per_task: int = 1
     """Constraints per task."""
+    shares: Literal["so-far", "all"] = "so-far"
+    """Among which tasks the memory is shared out: those so far, so that it is always full, or all of the scenario, as
+    in the code of Buzzega et al. (2020)."""
+
+    def slots_sharing(self, learner: Learner) -> int:
+        return len(learner.tasks) * self.slots() if self.shares == "all" else super().slots_sharing(learner)
 
     def data(self, task: Task) -> Data:
         return task.train

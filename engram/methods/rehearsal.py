@@ -98,8 +98,7 @@ class Rehearsal(Method):
     def end_task(self, learner: Learner, task: Task) -> None:
         """Every task gets its share: older ones give up their last images, of which any are as random as any."""
         rng = learner.rng("buffer")
-        slots = len(self.pixels) + self.slots()
-        share = min(len(task.train), self.capacity // slots)
+        share = min(len(task.train), self.capacity // self.slots_sharing(learner))
         self.pixels = [x[:share].clone() for x in self.pixels]
         self.labels = [y[:share].clone() for y in self.labels]
         for _ in range(self.slots()):
@@ -110,6 +109,10 @@ class Rehearsal(Method):
             self.owners.append(task.index)
             scale, shift = next(task.train.leaves()).scaling
             self.scalings.append((scale.tolist(), shift.tolist()))
+
+    def slots_sharing(self, learner: Learner) -> int:
+        """Slots among which the buffer is shared out at the end of a task: all that there are then."""
+        return len(self.pixels) + self.slots()
 
     def slots(self) -> int:
         """Parts of the buffer that each task gets, drawn independently."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Literal
 
 import torch
 
@@ -32,6 +32,11 @@ class SI(QuadraticPenalty):
     """Damping of the division by the squared path length; the authors' code has 0.1, Zenke et al. 0.001."""
     clamp: bool = False
     """Set negative contributions to 0; the authors' code does not."""
+    path_of: Literal["loss", "total"] = "loss"
+    """Whose gradient the path follows: the loss alone, or loss and penalty (van de Ven et al., 2022)."""
+    clip_each: float = 0.0
+    """Largest absolute value of each element of the gradient, the penalty's included; 0: not clipped. Buzzega et al.
+    (2020) have 1, and the path of the clipped gradient."""
 
     working = ("path",)
     gradient_stage = "read"  # the path is that of the loss, without anybody's penalty
@@ -40,6 +45,8 @@ class SI(QuadraticPenalty):
         super().__post_init__()
         if not 0 < self.xi < float("inf"):
             raise ValueError(f"xi {self.xi} is out of range; give a number above 0")
+        if not 0 <= self.clip_each < float("inf"):
+            raise ValueError(f"clip_each {self.clip_each} is out of range; give 0 or more")
 
     @torch.no_grad()
     def begin_task(self, learner: Learner, task: Task) -> None:
@@ -54,8 +61,11 @@ class SI(QuadraticPenalty):
         self._gradient = []
         for p, weight, pull in zip(learner.params, self.weights, self._pull, strict=True):
             assert p.grad is not None
-            self._gradient.append(p.grad)
-            p.grad = torch.addcmul(p.grad, weight, pull, value=gradient_factor(self.coef))
+            own = p.grad
+            p.grad = torch.addcmul(own, weight, pull, value=gradient_factor(self.coef))
+            if self.clip_each:
+                p.grad.clamp_(-self.clip_each, self.clip_each)
+            self._gradient.append(own if self.path_of == "loss" else p.grad)
 
     @torch.no_grad()
     def after_step(self, learner: Learner, batch: Batch) -> None:

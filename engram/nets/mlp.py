@@ -5,11 +5,14 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Literal, get_args
 
 import torch
 from torch import Tensor, nn
 
 from engram.nets.net import HeadInit, Layer, Net, Shape, check_head_init, initialize_heads
+
+Init = Literal["torch", "xavier"]
 
 
 @dataclass(frozen=True, init=False)
@@ -20,17 +23,27 @@ class MLP(Net):
     """Sizes of the hidden layers."""
     heads: HeadInit = "random"
     """Initial output layer: PyTorch's default, or all zeros (Zenke et al.'s habit)."""
+    init: Init = "torch"
+    """Initial layers: PyTorch's default, or weights uniform within ±√(6 / (inputs + outputs)) and biases 0 (Glorot &
+    Bengio, 2010)."""
 
-    def __init__(self, *hidden: int, heads: HeadInit = "random") -> None:
+    def __init__(self, *hidden: int, heads: HeadInit = "random", init: Init = "torch") -> None:
         sizes = hidden or (400, 400)
         if not all(isinstance(size, int) and size > 0 for size in sizes):
             raise ValueError(f"hidden {' '.join(map(str, sizes))}: layer sizes are whole numbers above 0")
         check_head_init(heads)
         object.__setattr__(self, "hidden", sizes)
+        if init not in get_args(Init):
+            raise ValueError(f"init {init!r} is unknown; choose from {', '.join(get_args(Init))}")
         object.__setattr__(self, "heads", heads)
+        object.__setattr__(self, "init", init)
 
     def build(self, shape: Shape, outputs: int) -> MLPNet:
         net = MLPNet((math.prod(shape), *self.hidden, outputs))
+        if self.init == "xavier":
+            for layer in net.layers:
+                nn.init.xavier_uniform_(layer.weight)
+                nn.init.zeros_(layer.bias)
         initialize_heads(net.layers[-1], self.heads)
         return net
 

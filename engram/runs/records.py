@@ -73,6 +73,11 @@ class Record:
         known = {f.name for f in fields(cls)} - NOT_WRITTEN
         return cls(**{name: value for name, value in values.items() if name in known})
 
+    @property
+    def stated(self) -> str:
+        """A text that records share if they differ by their seeds and results alone."""
+        return json.dumps([self.scenario, self.method, {**self.spec, "seed": None}])
+
     def part_left(self, name: str) -> Any:
         """A part of what the run left: `net`, `logits`, `targets`, `predictions`, `features`."""
         if self.left is None:
@@ -165,9 +170,16 @@ def record_files(place: Path, say: Say = lambda _: None) -> list[Path]:
 def read_records(*places: Path, say: Say = tell) -> list[Record]:
     """The records of files and folders, in order; a line that is not a record (torn by a crash) is reported and
     skipped, and so is a file in a folder that cannot be read. A place that does not exist has none."""
+    from engram.runs.index import IndexedFile, has_index
+
     found: list[Record] = []
     for file in dict.fromkeys(file for place in places for file in record_files(place, say)):
         try:
+            if has_index(file):
+                indexed = IndexedFile(file)
+                indexed.read(say)
+                found += indexed.records
+                continue
             text = read_whole(file).decode("utf-8", errors="replace")
         except OSError as error:
             if file in places:  # asked for by name

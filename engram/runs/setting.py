@@ -193,21 +193,23 @@ def group_by_setting(records: Iterable[Record], *, trials: bool = False) -> dict
     key, which other code made. Runs on datasets of another content than the latest run's are left out.
     """
     grouped: dict[Setting, list[Record]] = {}
-    known: dict[str, Setting] = {}  # runs that differ only by seed are read once
+    known: dict[str, tuple[Setting, str]] = {}  # runs that differ only by seed are read once
+    data: dict[int, str] = {}
     for record in records:
         if (record.search.get("stage") == "trial") == trials:
-            stated = json.dumps([record.scenario, record.method, {**record.spec, "seed": None}])
+            stated = record.stated
             if stated not in known:
-                known[stated] = setting_of_record(record)
-            grouped.setdefault(known[stated], []).append(record)
+                known[stated] = (setting_of_record(record), content(record))
+            setting, data[id(record)] = known[stated]
+            grouped.setdefault(setting, []).append(record)
     found = {}
     for setting, runs in grouped.items():
-        latest = content(runs[-1])
+        latest = data[id(runs[-1])]
         by_seed: dict[int, Record] = {}
         for record in runs:
-            if content(record) == latest and supersedes(record, by_seed.get(record.seed)):
+            if data[id(record)] == latest and supersedes(record, by_seed.get(record.seed)):
                 by_seed[record.seed] = record
-        found[setting] = SettingRuns(setting, by_seed, sum(content(record) != latest for record in runs))
+        found[setting] = SettingRuns(setting, by_seed, sum(data[id(record)] != latest for record in runs))
     return found
 
 

@@ -13,7 +13,7 @@ RECORDED_METRICS = (
     "average_accuracy", "average_incremental_accuracy", "forgetting", "backward_transfer", "forward_transfer",
     "pooled_accuracy",
 )  # fmt: skip
-LARGEST = 1e15
+LARGEST_MEASURED = 1e15
 """Bound on everything measured, in either direction: sums and squares of such numbers stay finite."""
 LARGEST_SETTING = sys.float_info.max
 """Bound on the numbers of a spec, some of which are coefficients of any size: each can be converted to a float."""
@@ -118,7 +118,7 @@ def is_whole(value: Any) -> bool:
 
 def is_bounded(value: Any) -> bool:
     """Whether it is a number within the bounds of what can be measured; NaN is not."""
-    return isinstance(value, int | float) and abs(value) <= LARGEST
+    return isinstance(value, int | float) and abs(value) <= LARGEST_MEASURED
 
 
 def are_bounded(values: Any) -> bool:
@@ -126,7 +126,7 @@ def are_bounded(values: Any) -> bool:
     return (
         isinstance(values, list)
         and set(map(type, values)) <= {int, float}
-        and all(map(LARGEST.__ge__, map(abs, values)))
+        and all(map(LARGEST_MEASURED.__ge__, map(abs, values)))
     )
 
 

@@ -11,6 +11,7 @@ from engram.core import durable
 from engram.core.locks import Lock, acquire
 from engram.core.messages import Say, tell
 from engram.core.system import lock_file
+from engram.runs.index import IndexedFile, has_index
 from engram.runs.records import Record, UnwritableError, append_record, parse_records, record_files
 
 RECORDS = "records.jsonl"
@@ -46,6 +47,8 @@ class Store:
 
     def _new(self, path: Path) -> list[Record]:
         """The records that a file got since it was last read; none of a file that cannot be read, which is said."""
+        if path not in self._read and has_index(path):
+            return self._indexed(path)
         inode, offset, lines = self._read.get(path, (0, 0, 1))
         try:
             handle = durable.DISK.open(path, os.O_RDONLY)
@@ -69,6 +72,17 @@ class Store:
                 text = text[: text.rfind(b"\n") + 1]
         self._read[path] = (now.st_ino, offset + len(text), lines + text.count(b"\n"))
         return parse_records(text.decode(errors="replace"), path, lines, self.say)
+
+    def _indexed(self, path: Path) -> list[Record]:
+        """The records of a large file that was not read before."""
+        indexed = IndexedFile(path)
+        try:
+            state = indexed.read(self._say_once)
+        except OSError as error:
+            self._say_once(f"{path} cannot be read: {error.strerror}; skipped")
+            return []
+        self._read[path] = (state.inode, state.size, state.lines + 1)
+        return indexed.records
 
     def add(self, record: Record, file: str = RECORDS) -> None:
         """Records a run, after what it leaves is on the disk, unless that was done before (a file could not be read

@@ -175,7 +175,7 @@ def read_row(name: str, value: Mapping[str, Any], title: str, columns: Mapping[s
 def read_variant(
     name: str, value: Mapping[str, Any], rows: Mapping[str, Row], columns: Mapping[str, Column]
 ) -> Variant:
-    row = name.partition("/")[0]
+    row = name.rpartition("/")[0]
     if row not in rows:
         raise StudyError(f"variant {name}: {unknown('row', row, rows)}")
     rest = {key: v for key, v in value.items() if key not in ("columns", "method", "why", "grid")}

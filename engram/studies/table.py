@@ -129,8 +129,9 @@ class Results:
     def left_out(self, runs: SettingRuns) -> list[str]:
         """What there is to say of runs that do not count."""
         found = []
-        lacking = [record for record in runs.done.values() if not self.metric.measured(record)]
-        if self.metric.is_measured and lacking:
+        measured = self.metric.is_measured
+        lacking = [record for record in runs.done.values() if not self.metric.measured(record)] if measured else []
+        if lacking:
             name = METRICS.name_of(self.metric)
             found.append(f"{len(lacking)} of {len(runs.done)} runs were not measured by {name} as it is defined here")
         if runs.other_data:

@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
@@ -80,3 +81,24 @@ def test_ls_names_them(engram):
     assert {"ece", "per-class-accuracy", "confusion"} <= {
         row["metric"] for row in engram("ls", "metrics", "--json").json
     }
+
+
+def test_a_queue_of_files_with_all_kinds_of_targets(engram, data):
+    rng = np.random.default_rng(0)
+    for name, columns, targets in (("kinds", 5, "classes"), ("sizes", 1, "values"), ("tags", 3, "labels")):
+        x = rng.normal(size=(120, 6)).astype(np.float32)
+        y = x @ rng.normal(size=(6, columns))
+        y = {"classes": y.argmax(1), "values": y, "labels": y > 0.5}[targets]
+        parts = {"x_train": x[:80], "y_train": y[:80], "x_test": x[80:], "y_test": y[80:]}
+        np.savez(data / f"{name}.npz", targets=targets, **parts)
+    scenario = ("queue-kinds+sizes+tags/task", "--classes-per-task", "all")
+    described = engram("describe", *scenario, "--json").json
+    assert (described["kind"], described["targets"]) == ("task", ["classes", "values", "labels"])
+    assert described["evidence"]["row"]["learning scenario"] == "incremental task"
+    done = engram("run", scenario[0], "ewc", *scenario[1:], *FLAGS, "--seeds", "2", "--workers", "2")
+    assert done.status == 0, done.err
+    assert "average score" in done.out
+    assert "task 1 by accuracy, task 2 by R², task 3 by mean average precision" in done.out.replace("\n", " ")
+    refused = engram("run", scenario[0], "lwf", *scenario[1:], *FLAGS)
+    assert refused.status == 2
+    assert "LwF is for classes, and task 2 has values as targets" in refused.err

@@ -457,3 +457,25 @@ def test_layers_that_were_in_evaluation_mode_stay_so():
     learner.net[1].eval()
     fisher(learner, learner.tasks[1].train)
     assert [m.training for m in learner.net] == [True, False, True, True, True]
+
+
+def test_the_weighted_fisher_is_a_loop_over_images_with_their_own_probability():
+    """Σ p (∂ log p)² over the true labels, divided by the images rounded up to whole mini-batches (Buzzega 2020)."""
+    learner = learner_for(eg.split(blobs(4, train=12, size=5), kind="class"), 7, 6, task=1)
+    train = learner.tasks[1].train
+    total = [torch.zeros_like(p) for p in learner.params]
+    for i in range(len(train)):
+        one = train.batch(torch.tensor([i]))
+        loss = learner.loss(one)
+        p = torch.exp(-loss).item()
+        for sum_, g in zip(total, torch.autograd.grad(loss, learner.params), strict=True):
+            sum_ += p * g**2
+    assert len(train) == 24
+    for divisor, n in (("images", 24), ("images-1", 23), ("batches", 30)):
+        same(
+            fisher(learner, train, "weighted", batch=10, divisor=divisor), [t / n for t in total], rtol=1e-4, atol=1e-7
+        )
+    with pytest.raises(ValueError, match="label 'weighted' goes with estimator 'sample'"):
+        eg.EWC(label="weighted", estimator="batch")
+    with pytest.raises(ValueError, match="divisor 'batches' goes with estimator 'sample'"):
+        eg.EWC(divisor="batches", estimator="batch")

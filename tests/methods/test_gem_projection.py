@@ -408,3 +408,20 @@ def test_a_run_that_diverges_says_so():
         training = eg.Training(epochs=15, batch=16, lr=lr, optimizer="sgd")
         outcome = Run(tasks, lambda: eg.GEMTextbook(capacity=60), training, eg.MLP(7, 6)).outcome
         assert outcome.status in ("done", "diverged")
+
+
+def test_the_memory_can_be_shared_among_all_tasks_from_the_start():
+    """30 images, three tasks: 10 each at all times, as Buzzega et al. have it; by default 30, 15, 10."""
+    sizes = {}
+    for shares in ("so-far", "all"):
+        found = sizes[shares] = []
+
+        class Watches(eg.GEMTextbook):
+            def end_task(self, learner, task, found=found):
+                super().end_task(learner, task)
+                found.append([len(x) for x in self.pixels])
+
+        tasks = eg.split(blobs(6, train=20, size=5), kind="class").tasks(0)
+        training = eg.Training(epochs=1, batch=16, lr=0.01, optimizer="sgd")
+        Run(tasks, lambda shares=shares: Watches(capacity=30, shares=shares), training)
+    assert sizes == {"so-far": [[30], [15, 15], [10, 10, 10]], "all": [[10], [10, 10], [10, 10, 10]]}

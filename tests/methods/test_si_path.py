@@ -226,3 +226,26 @@ def test_the_gradient_of_the_loss_is_not_written_over():
     method.adjust_gradients(learner, Batch(torch.zeros(1, 1), torch.zeros(1), torch.zeros(1), (0,)))
     assert given.item() == 2.0
     assert w.grad.item() == pytest.approx(2.0 + 2 * 10)
+
+
+def test_the_path_of_the_total_gradient_has_the_penalty_in_it():
+    """Weight 1 held at 0 with importance 1 and coefficient ½: the penalty's gradient is θ; the loss has slope 0."""
+    for path_of, wanted in (("loss", 0.0), ("total", 0.5 * 0.5)):
+        learner = bowl(0.5, start=0.5)
+        method = begun(learner, coef=0.5, path_of=path_of)
+        method.weights[0].fill_(1.0)
+        method.centre[0].fill_(0.0)
+        method.begin_task(learner, learner.tasks[0])
+        places = steps(learner, method, 1, torch.zeros_like)
+        assert places == [0.5, 0.25]
+        assert method.path[0].item() == wanted * 0.5  # gradient ½ times the way ¼
+
+
+def test_the_clipped_path_is_the_rate_times_the_squared_clipped_gradient():
+    """Slope 4 is clipped to 1: θ moves by the rate, and ω grows by η g² (Buzzega et al.'s form)."""
+    learner = bowl(0.25)
+    method = begun(learner, path_of="total", clip_each=1.0)
+    assert steps(learner, method, 2, lambda w: torch.full_like(w, 4.0)) == [2.0, 1.75, 1.5]
+    assert method.path[0].item() == 2 * 0.25 * 1.0**2
+    with pytest.raises(ValueError, match="clip_each -1"):
+        eg.SI(clip_each=-1.0)

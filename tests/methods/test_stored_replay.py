@@ -117,6 +117,41 @@ def test_er_takes_the_mean_over_new_and_replayed_images():
     torch.testing.assert_close(summed.loss(learner, new), learner.loss(new) + learner.loss(old))
 
 
+def test_er_in_the_form_of_2022_weighs_the_past_by_its_tasks():
+    """Third task: a third of the new loss and two thirds of the old."""
+    method = eg.ER(capacity=60, replay=100, mixing="by-task", memory="per-class")
+    learner = started(method, task=2)
+    new, old = batch_of(learner, 2, range(10)), batch_of(learner, 0, range(5))
+    assert torch.equal(method.loss(learner, new), learner.loss(new))
+    method.buffer.add(old)
+    torch.testing.assert_close(method.loss(learner, new), learner.loss(new) / 3 + 2 / 3 * learner.loss(old))
+
+
+@pytest.mark.parametrize("make", [eg.ER, eg.AGEM])
+@pytest.mark.parametrize("kind", ["task", "domain", "class"])
+def test_a_fixed_number_per_class_is_drawn_at_the_end_of_a_task(make, kind):
+    """60 images for six classes: ten of each, twenty per task, also if tasks share their outputs."""
+    found = []
+
+    class Watches(make):
+        def end_task(self, learner, task):
+            super().end_task(learner, task)
+            t, y = (self.buffer.columns[name][: len(self.buffer)].long() for name in ("t", "y"))
+            found.append((torch.bincount(t).tolist(), sorted(torch.bincount(y[t == task.index]).tolist())[-2:]))
+
+    Run(scenario(kind).tasks(0), lambda: Watches(capacity=60, memory="per-class"), net=NET)
+    assert found == [([20], [10, 10]), ([20, 20], [10, 10]), ([20, 20, 20], [10, 10])]
+    with pytest.raises(ValueError, match="capacity 5 is below the 6 classes of all tasks"):
+        Run(scenario(kind).tasks(0), lambda: make(capacity=5, memory="per-class"), net=NET)
+
+
+def test_what_is_needed_depends_on_the_memory():
+    assert "boundaries" not in eg.ER().needs
+    assert "boundaries" in eg.ER(memory="per-class").needs
+    assert "boundaries" in eg.AGEM().needs
+    assert eg.AGEM(memory="reservoir").needs == {"past data"}
+
+
 def test_a_batch_is_stored_after_its_step():
     seen = []
 
@@ -248,6 +283,14 @@ def test_a_projected_gradient_is_orthogonal_to_the_reference():
     assert float(torch.cosine_similarity(removed, -flat(reference), 0)) == pytest.approx(1, abs=1e-5)
 
 
+def test_epsilon_damps_the_projection():
+    """g = −1, r = 1 in one dimension: g − g·r / (r² + ε) r = −1 + 1 / 1.25."""
+    p = torch.zeros(1, requires_grad=True)
+    p.grad = torch.tensor([-1.0])
+    project_on_reference([p], [torch.ones(1)], epsilon=0.25)
+    assert p.grad.item() == pytest.approx(-0.2)
+
+
 def test_a_gradient_that_does_not_oppose_the_reference_stays():
     learner = learner_for(scenario(), 7, 6)
     for p in learner.params:
@@ -318,6 +361,21 @@ def test_the_second_step_of_fdr_lowers_the_distance():
     before = function_distance(learner.logits(old.x), logits).item()
     method.after_step(learner, old)
     assert function_distance(learner.logits(old.x), logits).item() < before
+
+
+def test_alpha_scales_the_second_step_of_fdr():
+    """Plain SGD: twice the coefficient, twice the way."""
+    ways = []
+    for alpha in (1.0, 2.0):
+        method = eg.FDR(replay=100, alpha=alpha)
+        learner = learner_for(scenario(), 7, 6, task=1, optimizer="sgd", lr=0.1)
+        method.start(learner, learner.tasks)
+        old = batch_of(learner, 0, range(20))
+        method.buffer.add(old, logits=torch.randn(20, 6, generator=torch.Generator().manual_seed(0)))
+        before = flat(p.detach().clone() for p in learner.params)
+        method.after_step(learner, old)
+        ways.append(flat(p.detach() for p in learner.params) - before)
+    torch.testing.assert_close(ways[1], 2 * ways[0], rtol=1e-3, atol=1e-6)
 
 
 def test_the_first_task_of_fdr_is_plain_training():

@@ -152,3 +152,16 @@ def test_a_copy_and_a_reloaded_network_do_not_share_layers():
 def test_wrong_networks_are_refused(sizes, heads):
     with pytest.raises(ValueError, match=r"^heads|layer sizes"):
         eg.MLP(*sizes, heads=heads)
+
+
+def test_xavier_is_uniform_within_its_bound_and_biases_are_zero():
+    """Buzzega et al. (2020): bounds 0.08238, 0.17321 and 0.23355, 89,610 parameters."""
+    torch.manual_seed(0)
+    net = eg.MLP(100, 100, init="xavier").build((1, 28, 28), 10)
+    assert sum(p.numel() for p in net.parameters()) == 89_610
+    for layer, bound in zip(net.layers, (0.08238, 0.17321, 0.23355), strict=True):
+        assert 0.98 * bound < layer.weight.abs().max() <= bound + 1e-5
+        assert layer.weight.std().item() == pytest.approx(bound / 3**0.5, rel=0.05)
+        assert not layer.bias.any()
+    with pytest.raises(ValueError, match="init 'he' is unknown; choose from torch, xavier"):
+        eg.MLP(init="he")

@@ -382,3 +382,13 @@ def test_the_page_of_all_committed_records_is_small_and_asks_for_nothing():
     assert "http" not in policy
     runs = {run["key"] for setting in data["settings"].values() for run in setting["runs"]}
     assert runs == {r.key for r in found}
+
+
+def test_the_page_says_how_it_thins_many_runs(monkeypatch):
+    """Of ten runs of a setting four are listed; the mean is that of all ten."""
+    monkeypatch.setattr("engram.report.page.assemble.MOST_RUNS_LISTED", 4)
+    data = assemble([record("adam", seed, 20.0 + seed) for seed in range(10)])
+    (setting,) = data["settings"].values()
+    assert ([run["seed"] for run in setting["runs"]], setting["mean"]) == ([0, 1, 2, 3], 24.5)
+    assert data["thinned"].startswith("6 of 10 runs are not listed one by one: of each setting the first 4 by seed")
+    assert assemble([record("adam", 0, 20.0)])["thinned"] == ""

@@ -63,3 +63,7 @@ def test_the_page_shows_metrics_classes_and_what_scores_are(page, tmp_path):
     assert "task 1 by accuracy, task 2 by R²" in text
     assert "rightaccuracyas 0as 1080.080.020.0" in text  # output 0: 8 of 10 right, 2 taken for 1
     assert page.driver.get_log("browser") == []
+
+
+def test_the_command_of_a_setting_asks_for_its_metrics():
+    assert only(assemble([with_metric(0, 1.0)]))["command"].endswith("--metric steadiness")

@@ -39,7 +39,7 @@ OTHER = {
     },
     eg.Evaluation: {"mask": False, "forward_transfer": True, "evaluate_every": 10, "give_task_identity": True,
                     "keep": ("net",)},
-    eg.MLP: {"hidden": (400,), "heads": "zero"},
+    eg.MLP: {"hidden": (400,), "heads": "zero", "init": "xavier"},
     Split: {
         "kind": "task", "pad": 1, "normalize": (0.1, 0.2), "held_out": 0.1, "classes_per_task": 1, "order": "shuffled",
         "groups": ((0, 1), (2,)),
@@ -71,6 +71,7 @@ def variants(images):
     yield "net order", spec_of(images, net=eg.MLP(400, 300))
     yield "net order back", spec_of(images, net=eg.MLP(300, 400))
     yield "net heads", spec_of(images, net=eg.MLP(heads="zero"))
+    yield "net init", spec_of(images, net=eg.MLP(init="xavier"))
     for cls, make in ((Split, eg.split), (Permute, eg.permute)):
         yield cls.__name__, replace(spec_of(images, seed=99), scenario=make(images))
         for name, value in OTHER[cls].items():

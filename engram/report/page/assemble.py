@@ -19,12 +19,15 @@ from engram.report.page.settings import (
 )
 from engram.report.page.studies import claims_data, study_data
 from engram.report.selection import family_of
+from engram.runs.index import IndexedRecord
 from engram.runs.records import Record, offline_of
 from engram.runs.soundness import RECORDED_METRICS, is_sound_record
 from engram.search.ledger import tuned
 from engram.studies.catalog import built_in_study, study_names
 from engram.studies.study import Study, method_title
 
+MOST_RUNS_LISTED, LEAST_RUNS_LISTED = 5_000, 3
+"""Runs that the page lists one by one, with matrices and curves: in all, about 10 MB; and at least of each setting."""
 OF_THE_RUN = ("peak_mb", "resumed_after_task", "resumed_after_epoch", "resumed_after_step")
 """Parts of a run's environment that belong to the run rather than to the machine."""
 
@@ -33,8 +36,9 @@ def assemble(
     records: Sequence[Record], samples: Mapping[str, str] | None = None, studies: Sequence[Study] | None = None
 ) -> dict[str, Any]:
     """The data of the page; `samples` are pictures as data URIs by name, `studies` its tables (None: all built in)."""
-    usable = [record for record in records if is_sound_record(record)]
+    usable = [record for record in records if isinstance(record, IndexedRecord) or is_sound_record(record)]
     settings = gather_settings(usable)
+    most = runs_per_setting(len(settings))
     environments: list[dict[str, Any]] = []
     apart = describe_settings(settings)
     offline = [run for setting in settings if setting.setting.method == "offline" for run in setting.runs.records]
@@ -56,7 +60,7 @@ def assemble(
             "metrics": metrics_data(list(setting.runs.done.values())),
             "classes": classes_data(setting.runs.done.values()),
             "scores": next((run.scores for run in setting.runs.done.values()), []),
-            "runs": [run_data(run, offline_of(run, offline), environments) for run in setting.runs.records],
+            "runs": [run_data(run, offline_of(run, offline), environments) for run in setting.runs.records[:most]],
         }
         for setting in settings
     }
@@ -74,6 +78,7 @@ def assemble(
             "version": VERSION,
             "records": len(usable),
             "skipped": len(records) - len(usable),
+            "thinned": thinning([len(setting.runs.records) for setting in settings], most),
             "tables": list(with_runs.values()),
             "claims": claims_data({name.partition("/")[0] for name in with_runs if "/" in name}, reported),
             "settings": described,
@@ -85,6 +90,22 @@ def assemble(
         }
     )
     return found
+
+
+def runs_per_setting(settings: int) -> int:
+    """How many runs of each setting the page lists."""
+    return max(LEAST_RUNS_LISTED, MOST_RUNS_LISTED // max(settings, 1))
+
+
+def thinning(runs: Sequence[int], most: int) -> str:
+    """What is not listed, in words; empty if everything is. Means and tests are of all runs."""
+    left = sum(max(0, n - most) for n in runs)
+    if not left:
+        return ""
+    return (
+        f"{left:,} of {sum(runs):,} runs are not listed one by one: of each setting the first {most:,} by seed are; "
+        "means, standard deviations, verdicts and tests are of all runs"
+    )
 
 
 def run_data(run: Record, offline: Record | None, environments: list[dict[str, Any]]) -> dict[str, Any]:

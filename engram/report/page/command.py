@@ -69,6 +69,8 @@ def besides(spec: Mapping[str, Any]) -> list[str]:
     ]
     for name, default in NOT_IN_SETTINGS.items():
         words += flag_words(name, spec[name]) if spec.get(name, default) != default else []
+    names = [str(metric["name"]) for metric in spec.get("metrics", []) if "name" in metric]
+    words += ["--metric", *names] if names else []
     return words
 
 

@@ -38,7 +38,8 @@ function intro() {
     el("h1", {}, data.records ? many(data.records, "run") : "No records yet"),
     el("p", { class: "quiet" }, `${many(settings.length, "setting")} in `
       + many(unique(settings.map(setting => setting.scenario)).length, "scenario")
-      + (data.skipped ? `; ${many(data.skipped, "record")} not whole, left out` : "") + "."),
+      + (data.skipped ? `; ${many(data.skipped, "record")} not whole, left out` : "")
+      + (data.thinned ? `; ${data.thinned}` : "") + "."),
     el("div", { class: "tiles" },
       cells.some(cell => cell.verdict) ? [
         tile(number("agrees"), "cells agree with published numbers", "agrees"), tile(number("higher"), "are higher", "higher"),
