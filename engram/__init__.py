@@ -83,8 +83,10 @@ if TYPE_CHECKING:
     from engram.scenarios.mnist360 import mnist360 as mnist360
     from engram.scenarios.permute import permute as permute
     from engram.scenarios.queue import queue as queue
+    from engram.scenarios.repeat import repeat as repeat
     from engram.scenarios.rotate import rotate as rotate
     from engram.scenarios.scenario import Scenario as Scenario
+    from engram.scenarios.sequence import sequence as sequence
     from engram.scenarios.split import split as split
     from engram.scenarios.task import Batch as Batch
     from engram.scenarios.task import Data as Data

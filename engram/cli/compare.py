@@ -127,7 +127,7 @@ def compare_table1(form: Format, out: Path | None) -> int:
     if form not in ("text", "json"):
         raise WrongCallError(f"format {form} is not available for table1; choose from text, json")
     from engram.cli.describe import describe_scenario, print_rows
-    from engram.scenarios.categorize import ROWS
+    from engram.scenarios.categorize import TABLE_ROWS
     from engram.scenarios.create import scenario
 
     names = [f"{maker}-mnist/{kind}" for maker in ("split", "permuted") for kind in ("iid", "domain", "class", "task")]
@@ -144,7 +144,7 @@ def compare_table1(form: Format, out: Path | None) -> int:
     def show_rows(console: Console) -> None:
         print_rows(found, console)
         right = sum(one["kind"] == one["declared"] for one in found)
-        console.print(f"{right} of {len(found)} as published: " + ", ".join(name for name, _ in ROWS.values()))
+        console.print(f"{right} of {len(found)} as published: " + ", ".join(name for name, _ in TABLE_ROWS.values()))
 
     if out is None:
         show_rows(OUT)

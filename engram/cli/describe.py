@@ -129,6 +129,7 @@ def print_description(found: dict[str, Any]) -> None:
     print_rows([found])
     for column, reason in found["evidence"]["reasons"].items():
         OUT.print(f"  {column}: {reason}", markup=False)
+    print_evidence(found["evidence"])
     head = "several heads, selected by task identity, also at test time" if found["heads"] == "multi" else (
         "one head; task identity is not needed at test time"
     )  # fmt: skip
@@ -148,6 +149,32 @@ def print_description(found: dict[str, Any]) -> None:
         print_network(found["net"])
     if found["kind"] != found["declared"].removesuffix("-known"):
         OUT.print(f"[yellow]the data say {found['kind']}, the scenario was declared {found['declared']}[/]")
+
+
+MOST_ROWS = 10
+"""Pairs of tasks that are printed; --json has all of them."""
+
+
+def print_evidence(evidence: dict[str, Any]) -> None:
+    """What was measured between consecutive tasks, and along the stream."""
+    table = Table(title="Evidence: a task beside the one before it, and beside the first", title_justify="left")
+    for column in ("task", "distance", "p", "network", "p ", "corrected p", "P(Y)", "distance¹", "P(Y)¹"):
+        table.add_column(column, justify="right")
+    drift = evidence["drift"]
+    for pair in evidence["pairs"][:MOST_ROWS]:
+        at = pair["tasks"][1]
+        network = ["–", "–"] if pair["accuracy"] is None else [f"{pair['accuracy']:.3f}", f"{pair['p_network']:.2g}"]
+        table.add_row(
+            str(at), f"{pair['energy']:.3g}", f"{pair['p_distances']:.2g}", *network, f"{pair['p_value']:.2g}",
+            f"{pair['total_variation']:.2f}", f"{drift['x'][at - 1]:.3g}", f"{drift['y'][at - 1]:.2f}",
+        )  # fmt: skip
+    OUT.print(table)
+    more = len(evidence["pairs"]) - MOST_ROWS
+    OUT.print(
+        (f"  and {more} more pairs (--json has them); " if more > 0 else "  ")
+        + "distance: energy distance between images; network: accuracy in telling which of two held-out images is of "
+        "which task, – if the distances decide; P(Y): total variation distance; ¹ from the first task"
+    )
 
 
 def print_network(net: dict[str, Any]) -> None:

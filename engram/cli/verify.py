@@ -69,7 +69,7 @@ def verify_command(arguments: list[str]) -> int:
     chosen = runnable(done, options.sample)
     took = sum(record.seconds for record, _ in chosen)
     ERR.print(f"{len(chosen)} of {len(done)} records, {duration(took)} when made; --seed {seed} picks the same again")
-    found = [repeat(record, spec, read, f"{i}/{len(chosen)}") for i, (record, spec) in enumerate(chosen, 1)]
+    found = [repeat_record(record, spec, read, f"{i}/{len(chosen)}") for i, (record, spec) in enumerate(chosen, 1)]
     if options.json:
         print(json.dumps([one.to_json() for one in found]))
     else:
@@ -119,7 +119,7 @@ def runnable(done: list[Record], sample: int) -> list[tuple[Record, Spec]]:
     return found
 
 
-def repeat(record: Record, spec: Spec, all_records: list[Record], count: str) -> Again:
+def repeat_record(record: Record, spec: Spec, all_records: list[Record], count: str) -> Again:
     """Runs a record's spec here and now, and looks at what came of it."""
     from engram.runs.run import run_spec
 

@@ -119,10 +119,13 @@ METHODS: Registry[Any] = Registry("method", "engram.methods", "engram.learning.m
 NETS: Registry[Any] = Registry("net", "engram.nets", "engram.nets.net:Net")
 SCENARIOS: Registry[Any] = Registry("scenario", "engram.scenarios", "engram.scenarios.scenario:Scenario")
 METRICS: Registry[Any] = Registry("metric", "engram.analysis.metrics", "engram.analysis.metrics:Metric")
+AUGMENTATIONS: Registry[Any] = Registry(
+    "augmentation", "engram.learning.augment", "engram.learning.augment:Augmentation"
+)
 FIGURES: Registry[Any] = Registry("figure", "engram.report", "engram.report.style:FigureRecipe")
 TRACKERS: Registry[Any] = Registry("tracker", "engram.trackers", "engram.trackers.tracking:Tracker")
-REGISTRIES = (METHODS, NETS, SCENARIOS, METRICS, FIGURES, TRACKERS)
-FROM_FILES = (METHODS, NETS, SCENARIOS, METRICS)
+REGISTRIES = (METHODS, NETS, SCENARIOS, METRICS, AUGMENTATIONS, FIGURES, TRACKERS)
+FROM_FILES = (METHODS, NETS, SCENARIOS, METRICS, AUGMENTATIONS)
 """What a file from outside the package can define."""
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,9 +13,10 @@ from engram.core.messages import Say, tell, unknown
 from engram.data.arrays import Arrays, looks_like_images
 from engram.data.errors import DataError
 from engram.data.files import Form, Paths, data_folders, fetch, find_files
-from engram.data.formats import LabelledArrays, read_npz
+from engram.data.formats import LabelledArrays, TaskArrays, read_npz
 from engram.data.images import Images
 from engram.data.sets import CATALOG, PublishedDataset
+from engram.data.tasked import join_tasks
 
 KEPT_IN_MEMORY = 6
 """Number of datasets that are kept after loading: one more than the longest queue has."""
@@ -25,13 +27,15 @@ _BLANK: dict[str, Images] = {}
 def images(name: str, *, say: Say = tell) -> Images:
     """Load the dataset of this name; download it first if it is not on this machine.
 
-    `name` is a key of `CATALOG`, the stem of your own `.npz` file in the folder ENGRAM_DATA, or the path of an `.npz`
-    file. A dataset that was loaded before is returned again, unless its file has changed.
+    `name` is a key of `CATALOG`, the stem of your own `.npz` file in the folder ENGRAM_DATA, the path of an `.npz`
+    file, or a folder of such files, a task each. A dataset that was loaded before is returned again, unless its file
+    has changed.
     """
     if name in _BLANK:
         return _BLANK[name]
     path, _ = _find_prepared(name)
-    origin = f"{path} {path.stat().st_mtime_ns}" if path else str(data_folders())
+    files = sorted(path.glob("*.npz")) if path and path.is_dir() else [path]
+    origin = " ".join(f"{one} {one.stat().st_mtime_ns}" if one else str(data_folders()) for one in files)
     if (name, origin) not in _LOADED_IMAGES:
         while len(_LOADED_IMAGES) >= KEPT_IN_MEMORY:
             del _LOADED_IMAGES[next(iter(_LOADED_IMAGES))]
@@ -57,6 +61,8 @@ def _read(name: str, say: Say) -> Images:
     path, note = _find_prepared(name)
     known = CATALOG.get(name)
     classes = known.classes if known else None
+    if path and path.is_dir():
+        return _build(str(path), read_folder(path), classes, name, note)
     if path:
         return _build(str(path), read_npz(path), classes, name, note)
     form, paths = _fetch(name, say)
@@ -110,8 +116,36 @@ def _find_prepared(name: str) -> tuple[Path | None, str]:
         return path, ""
     files = _npz_files()
     known = CATALOG.get(name)
+    if not known and name not in files and (folder := _find_folder(name)):
+        return folder, ""
     copies = {name: "prepared copy", **known.copies} if known else {name: ""}
     return next(((files[copy], note) for copy, note in copies.items() if copy in files), (None, ""))
+
+
+def _find_folder(name: str) -> Path | None:
+    """A folder of .npz files, a task each: in one of the data folders, or by its path."""
+    places = [*(folder / name for folder in data_folders()), Path(name).expanduser()]
+    return next((place for place in places if place.is_dir() and any(place.glob("*.npz"))), None)
+
+
+def read_folder(folder: Path) -> TaskArrays:
+    """The tasks of a folder of .npz files, in the order of their names, in which numbers count as numbers."""
+    paths = sorted(
+        folder.glob("*.npz"),
+        key=lambda path: [(w.isdigit(), int(w) if w.isdigit() else 0, w) for w in re.split(r"([0-9]+)", path.stem)],
+    )
+    tasks, classes = [], None
+    for path in paths:
+        arrays = read_npz(path)
+        if isinstance(arrays, TaskArrays):
+            raise DataError(f"{path} has several tasks; in a folder, each file is one task")
+        if arrays.targets != "classes":
+            raise DataError(f"{path} has {arrays.targets}, and a sequence takes classes")
+        if arrays.classes and classes and list(arrays.classes) != list(classes):
+            raise DataError(f"{path} names other classes than the files before it")
+        tasks.append(list(arrays[:4]))
+        classes = arrays.classes or classes
+    return TaskArrays(tasks, classes)
 
 
 def _find_published(name: str) -> PublishedDataset:
@@ -131,8 +165,12 @@ def _find_published(name: str) -> PublishedDataset:
     return known
 
 
-def _build(origin: str, arrays: LabelledArrays, classes: tuple[str, ...] | None, name: str, note: str) -> Images:
+def _build(
+    origin: str, arrays: LabelledArrays | TaskArrays, classes: tuple[str, ...] | None, name: str, note: str
+) -> Images:
     try:
+        if isinstance(arrays, TaskArrays):
+            return join_tasks(arrays.tasks, arrays.classes or classes, name)
         dataset = Images if looks_like_images(arrays.x_train) else Arrays
         names = arrays.classes or classes
         return dataset(*arrays[:4], classes=names, name=name, note=note, targets=arrays.targets)  # type: ignore[arg-type]

@@ -6,6 +6,7 @@ import gzip
 import io
 import json
 import math
+import re
 import struct
 import tarfile
 import zipfile
@@ -35,6 +36,16 @@ class LabelledArrays(NamedTuple):
     y_test: NDArray[Any]
     classes: Sequence[str] | None = None
     targets: str = "classes"
+
+
+class TaskArrays(NamedTuple):
+    """The content of a file of several tasks: (x_train, y_train, x_test, y_test) of each."""
+
+    tasks: list[list[NDArray[Any]]]
+    classes: Sequence[str] | None = None
+
+
+TASK_PART = re.compile(r"([xy]_(?:train|test))_(0|[1-9][0-9]{0,5})")
 
 
 @contextmanager
@@ -148,9 +159,9 @@ def read_json_labels(source: PathOrBytes) -> NDArray[np.int64]:
         return np.array(labels, dtype=np.int64)
 
 
-def read_npz(source: PathOrBytes) -> LabelledArrays:
-    """A prepared dataset: x_train, y_train, x_test, y_test and optionally `classes`, the class names, and `targets`,
-    which says if y are values or labels."""
+def read_npz(source: PathOrBytes) -> LabelledArrays | TaskArrays:
+    """A prepared dataset: x_train, y_train, x_test, y_test, or these four of each task: x_train_0, …, x_train_1, …;
+    optionally `classes`, the class names, and (without tasks) `targets`, which says if y are values or labels."""
     with _open(source, "a prepared dataset (.npz)") as file:
         with zipfile.ZipFile(file) as archive:
             unpacked = sum(member.file_size for member in archive.infolist())
@@ -159,9 +170,25 @@ def read_npz(source: PathOrBytes) -> LabelledArrays:
         file.seek(0)
         with np.load(file, allow_pickle=False) as arrays:
             parts = ("x_train", "y_train", "x_test", "y_test")
+            classes = [str(name) for name in np.atleast_1d(arrays["classes"])] if "classes" in arrays else None
+            if tasks := numbered_tasks(arrays.files):
+                return TaskArrays([[arrays[f"{part}_{task}"] for part in parts] for task in tasks], classes)
             if missing := [name for name in parts if name not in arrays]:
                 raise ValueError(f"it has no {', '.join(missing)}")
-            classes = [str(name) for name in np.atleast_1d(arrays["classes"])] if "classes" in arrays else None
             x_train, y_train, x_test, y_test = (arrays[name] for name in parts)
             targets = str(arrays["targets"]) if "targets" in arrays else "classes"
             return LabelledArrays(x_train, y_train, x_test, y_test, classes, targets)
+
+
+def numbered_tasks(names: Sequence[str]) -> list[int]:
+    """The tasks of names such as x_train_0, from 0 without gaps, with all four parts each; none if there are none."""
+    found = {int(match[2]): set[str]() for name in names if (match := TASK_PART.fullmatch(name))}
+    for name in names:
+        if match := TASK_PART.fullmatch(name):
+            found[int(match[2])].add(match[1])
+        elif found and name != "classes":
+            raise ValueError(f"it has {name} beside the arrays of tasks, such as x_train_0")
+    for task in range(max(found, default=-1) + 1):
+        if missing := {"x_train", "y_train", "x_test", "y_test"} - found.get(task, set()):
+            raise ValueError(f"it has no {', '.join(f'{part}_{task}' for part in sorted(missing))}")
+    return sorted(found)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import queue
+import secrets
 import socket
 import threading
 import time
 import traceback
 from collections.abc import Callable, Iterator
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 from engram.core.code import UserFile, loaded_files
@@ -31,6 +33,8 @@ CHECKPOINT_EVERY = 30.0
 LOST_NODES = 5
 """How often a run is tried again if its node is lost, which is rarely the run's fault."""
 
+TOKEN_SOURCES = ("RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH")
+
 Message = tuple[str, Any]
 
 
@@ -47,6 +51,7 @@ class OnRay:
     ) -> None:
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # send no usage data
         os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+        require_token()
         try:
             import ray
         except ImportError as error:
@@ -164,6 +169,19 @@ class OnRay:
         if self.ours:
             self.ray.shutdown()
             self.ours = False
+
+
+def require_token() -> None:
+    """Whoever talks to the cluster has to know a token, or anybody who reaches its ports (Ray
+    listens on all interfaces) could run code there.
+
+    If the user has none, a cluster that is started here gets one of its own. RAY_AUTH_MODE=disabled turns this off.
+    """
+    if os.environ.setdefault("RAY_AUTH_MODE", "token") != "token":
+        return
+    known = any(name in os.environ for name in TOKEN_SOURCES) or (Path.home() / ".ray" / "auth_token").is_file()
+    if not known:
+        os.environ["RAY_AUTH_TOKEN"] = secrets.token_hex(32)
 
 
 def stream_run(

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import inspect
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from types import FunctionType, ModuleType
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
+from engram.core.code import MADE_OF, captured_values
 from engram.core.messages import unknown
+from engram.core.registry import AUGMENTATIONS
 from engram.scenarios.task import Tasks
 
 EXAMPLES = ("crop4", "flip")
@@ -27,8 +32,44 @@ def augment_images(x: Tensor, names: Sequence[str], shape: Sequence[int], rng: t
     """
     images = x.reshape(len(x), *shape)
     for name in names:
-        images = flip(images, rng) if name == "flip" else crop_at_random(images, padding_of(name), rng)
+        if name in AUGMENTATIONS.added:
+            images = AUGMENTATIONS.added[name].change(images, rng)
+        else:
+            images = flip(images, rng) if name == "flip" else crop_at_random(images, padding_of(name), rng)
     return images.reshape(x.shape)
+
+
+class Augmentation:
+    """A function `(images, rng)` of a user's file, by its name: it gets a batch as networks do, (n, channels, height,
+    width), and the stream to draw from, and returns tensors of the same shape."""
+
+    function: ClassVar[Callable[[Tensor, torch.Generator], Tensor]]
+
+    @classmethod
+    def change(cls, images: Tensor, rng: torch.Generator) -> Tensor:
+        changed = cls.function(images, rng)
+        if not isinstance(changed, Tensor) or changed.shape != images.shape or changed.dtype != images.dtype:
+            found = f"{changed.dtype} {tuple(changed.shape)}" if isinstance(changed, Tensor) else type(changed).__name__
+            raise ValueError(
+                f"augment {cls.__name__} returned {found} for images {images.dtype} {tuple(images.shape)}; return a "
+                "tensor of their shape and type"
+            )
+        return changed
+
+    @staticmethod
+    def recipes_in(module: ModuleType) -> list[type[Augmentation]]:
+        """Augmentations from the functions of a file that take (images, rng)."""
+        own = [f for f in vars(module).values() if isinstance(f, FunctionType) and f.__module__ == module.__name__]
+        return [augmentation_class(f) for f in own if list(inspect.signature(f).parameters) == ["images", "rng"]]
+
+
+def augmentation_class(function: FunctionType) -> type[Augmentation]:
+    """The entry of a function; its code is in the key of a run."""
+    name = function.__name__.replace("_", "-")
+    if name == "flip" or padding_of(name):
+        raise ValueError(f"there is an augmentation {name} already; give the function another name")
+    own = {"function": staticmethod(function), "name": name, MADE_OF: (function, captured_values(function))}
+    return type(name, (Augmentation,), {**own, "__doc__": function.__doc__, "__module__": __name__})
 
 
 def flip(images: Tensor, rng: torch.Generator) -> Tensor:
@@ -59,8 +100,11 @@ def check_augmentation(names: object) -> None:
     if not isinstance(names, tuple):
         raise ValueError(f"augment {names!r} is not a list; give names such as {', '.join(EXAMPLES)}")
     for name in names:
-        if name != "flip" and not (isinstance(name, str) and padding_of(name)):
-            raise ValueError(f"{unknown('augment', name, EXAMPLES)}; the number of crop is its padding in pixels")
+        if name != "flip" and name not in AUGMENTATIONS.added and not (isinstance(name, str) and padding_of(name)):
+            raise ValueError(
+                f"{unknown('augment', name, [*EXAMPLES, *AUGMENTATIONS.added])}; the number of crop is its padding in "
+                "pixels; a function of your own is in a file: --file"
+            )
     if len(set(names)) < len(names):
         raise ValueError(f"augment {' '.join(names)}: a name is given twice")
 
@@ -70,10 +114,11 @@ def check_augmentable(names: Sequence[str], tasks: Tasks) -> None:
     if not names:
         return
     asked = f"augment {' '.join(names)}"
-    if len(tasks.shape) != 3 or min(tasks.shape[1:]) < 2:
+    built_in = [name for name in names if name not in AUGMENTATIONS.added]
+    if built_in and (len(tasks.shape) != 3 or min(tasks.shape[1:]) < 2):
         raise ValueError(f"{asked} is for images; these inputs have the shape {tuple(tasks.shape)}")
     if any(leaf.permutation is not None for task in tasks for leaf in task.train.leaves()):
         raise ValueError(f"{asked} is for images; these have their pixels permuted")
-    most = max(map(padding_of, names))
-    if most > min(tasks.shape[1:]):
+    most = max(map(padding_of, built_in), default=0)
+    if built_in and most > min(tasks.shape[1:]):
         raise ValueError(f"{asked}: the padding is larger than the images; give at most {min(tasks.shape[1:])} pixels")

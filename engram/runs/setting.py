@@ -15,7 +15,7 @@ from typing import Any
 
 from engram.core.code import hash_code
 from engram.core.facts import COMPUTED, class_facts
-from engram.core.registry import METHODS, METRICS, NETS, SCENARIOS
+from engram.core.registry import AUGMENTATIONS, METHODS, METRICS, NETS, SCENARIOS
 from engram.runs.records import Record, canonical, supersedes
 from engram.scenarios.names import maker_of
 
@@ -78,6 +78,9 @@ class Setting:
         parts += [("method" if len(self.members) == 1 else f"method.{m}", METHODS, m) for m in self.members]
         own: dict[str, Any] = {group: registry.added[name] for group, registry, name in parts if name in registry.added}
         hashes = {f"{group}.{OWN_CODE}": code for group, entry in own.items() if (code := hash_code(entry))}
+        used = [AUGMENTATIONS.added[one] for one in self.value("training.augment") or () if one in AUGMENTATIONS.added]
+        if used:
+            hashes[f"training.{OWN_CODE}"] = " ".join(map(hash_code, used))
         return Setting(self.scenario, self.method, {**self.values, **hashes}, self.sources) if hashes else self
 
 

@@ -16,7 +16,7 @@ from torch import Tensor
 from engram.core.code import hash_code
 from engram.core.functions import hash_function
 from engram.core.messages import unknown
-from engram.core.registry import METHODS, METRICS, NETS, SCENARIOS
+from engram.core.registry import AUGMENTATIONS, METHODS, METRICS, NETS, SCENARIOS
 from engram.data.catalog import images
 from engram.data.images import Images
 from engram.learning.combine import combine
@@ -116,7 +116,7 @@ class Spec:
                 for member in self.method.members()
             ],
             "net": {"name": NETS.name_of(self.net), **jsonable(values_of(self.net)), **own_code(self.net, OWN_CODE)},
-            "training": training_json(self.training),
+            "training": training_json(self.training) | augment_code(self.training, OWN_CODE),
             "evaluation": evaluation_json(self.evaluation),
             "seed": self.seed,
             "threads": self.threads,
@@ -141,7 +141,7 @@ class Spec:
                 [METHODS.name_of(member), changed_values(member) | own_code(member)] for member in self.method.members()
             ],
             "net": [NETS.name_of(self.net), changed_values(self.net) | own_code(self.net)],
-            "training": changed_values(self.training),
+            "training": changed_values(self.training) | augment_code(self.training),
             "evaluation": changed_values(self.evaluation),
             "run": {k: v for k, v in (("threads", self.threads), ("device", self.device)) if v not in (1, "cpu")},
             "seed": self.seed,
@@ -195,7 +195,7 @@ def from_json(values: dict[str, Any], given: Mapping[str, Images] | None = None)
             scenario=scenario_by_make(make)(images=loaded, **freeze_values(scenario)),
             method=combine(members),
             net=new_net(find_class(NETS, net.pop("name")), net),
-            training=Training(**freeze_values(values["training"])),
+            training=Training(**freeze_values(without_code(values["training"]))),
             evaluation=Evaluation(**freeze_values(values["evaluation"])),
             **{name: values[name] for name in ("seed", "threads", "device")},
             start=start_from_json(values.get("start", {})),
@@ -283,6 +283,12 @@ def own_code(recipe: Any, name: str = "source") -> dict[str, str]:
     cls: type = type(recipe)
     hashed = hash_code(cls)
     return {name: hashed} if hashed else {}
+
+
+def augment_code(training: Training, name: str = "source") -> dict[str, str]:
+    """A hash of the code of augmentations from outside the package; nothing if there are none."""
+    codes = [hash_code(AUGMENTATIONS.added[one]) for one in training.augment if one in AUGMENTATIONS.added]
+    return {name: " ".join(codes)} if codes else {}
 
 
 def without_code(values: Mapping[str, Any]) -> dict[str, Any]:

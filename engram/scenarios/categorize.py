@@ -1,41 +1,42 @@
 """The kind of a task sequence, measured on its data: the paper's Table 1 as a measurement.
 
-How the columns are decided for each pair of consecutive tasks:
+How the columns are decided:
 
 - {Y}: by the heads. Outputs selected by task identity are disjoint label spaces.
-- P(Y): by the effect size. A p-value would call any two large tasks different.
-- P(X): by a permutation test on distances between images. It has no parameters and is exact for any sample size.
-
-A pair of tasks of 32×32 pixels takes 1.3 s on one core with 2,000 images per task, 0.4 s with 1,000.
+- P(Y): by the effect size, between any two tasks. A p-value would call any two large tasks different.
+- P(X): for each pair of consecutive tasks by two tests with Holm's correction: a permutation test on distances between
+  images, which sees a change of all pixels, and a small network, which sees what images show. Both are exact for any
+  sample size. If the distances decide, the network is not trained: it could not change the decision. If no pair
+  differs, the same is asked of the stream as a whole, for change that is too slow to be seen from task to task.
 """
 
 import zlib
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
-from functools import lru_cache
-from itertools import pairwise
-from typing import Any, Literal, get_args
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from itertools import combinations, pairwise
+from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+
+from engram.scenarios.distances import PERMUTATIONS, energy_distance, stream_test, two_sample_test
 
 TableKind = Literal["task", "domain", "class", "iid"]
 """A row of Table 1. Data cannot show whether the number of classes is known in advance."""
 HeadLayout = Literal["single", "multi"]
 
 IMAGE_TEST_ALPHA = 0.001
-"""Significance level of the test on images, for one pair. T tasks with the same P(X) are recognised as such with a
-probability of at least 1 − (T − 1) · IMAGE_TEST_ALPHA."""
+"""Significance level of the tests on images, for one pair and for the stream. T tasks with the same P(X) are recognised
+as such with a probability of at least 1 − T · IMAGE_TEST_ALPHA."""
 LABEL_SHIFT = 0.5
 """Label frequencies differ if their total variation distance exceeds this."""
-MAX_IMAGES = 2000
-"""Largest number of images per task that are compared; time grows with its square. The hardest case that we measured,
-ten random classes of grey CIFAR-100 against ten others, is detected in 50, 81 and 94 % of 16 draws with 500, 1,000 and
-2,000 images; two classes against two others always, with 500."""
-PERMUTATIONS = 1999
-"""At least 2/IMAGE_TEST_ALPHA − 1. Two statistics share one p-value, so two rearrangements may tie for the best."""
+MAX_IMAGES = 1000
+"""Largest number of images per task whose distances are compared; time grows with its square. The network sees up to
+NETWORK_IMAGES."""
+DRIFT_IMAGES = 500
+"""Images per task for the drift along the stream."""
 
-ROWS: dict[TableKind, tuple[str, str]] = {
+TABLE_ROWS: dict[TableKind, tuple[str, str]] = {
     "iid": ("non-incremental", ""),
     "domain": ("incremental domain", "S"),
     "class": ("incremental class", "S"),
@@ -56,7 +57,13 @@ class Pair:
     spread: float
     """Mean distance within the second task minus that within the first."""
     p_value: float
-    """Of the hypothesis that the images of both tasks have the same distribution."""
+    """Of the hypothesis that the images of both tasks have the same distribution, corrected for two tests."""
+    p_distances: float
+    """Of the permutation test on distances alone."""
+    accuracy: float | None
+    """Share of held-out pairs of images in which a network tells which is of which task; none if it was not needed."""
+    p_network: float | None
+    """Of the exact binomial test of this accuracy against ½."""
     total_variation: float
     """Distance between the label frequencies: 0 if equal, 1 if no class is in common."""
     classes_only_in_first: list[int]
@@ -73,23 +80,52 @@ class Pair:
 
 
 @dataclass(frozen=True)
+class Drift:
+    """What was measured along the stream, from the first task to the last."""
+
+    x: list[float] = field(default_factory=list)
+    """Energy distance between the images of the first task and those of each task, in units of pixel values."""
+    y: list[float] = field(default_factory=list)
+    """Total variation distance between the label frequencies of the first task and of each task."""
+    largest_y: float = 0.0
+    """The largest such distance between any two tasks."""
+    p_value: float | None = None
+    """Of the hypothesis that images do not depend on their place in the stream, corrected for two tests; none if a pair
+    of consecutive tasks differs already, or if there is one pair."""
+    accuracy: float | None = None
+    """Of a network that tells images of the first half of the tasks from those of the second; none if not needed."""
+    returning: list[int] = field(default_factory=list)
+    """Classes that come back after tasks without them."""
+
+    @property
+    def x_differs(self) -> bool:
+        return self.p_value is not None and self.p_value <= IMAGE_TEST_ALPHA
+
+    @property
+    def y_differs(self) -> bool:
+        return self.largest_y > LABEL_SHIFT
+
+
+@dataclass(frozen=True)
 class Category:
-    """The kind of a sequence and its evidence. A change between any two consecutive tasks counts."""
+    """The kind of a sequence and its evidence. A change between any two consecutive tasks counts, and so does a slow
+    change along the stream."""
 
     heads: HeadLayout
     pairs: list[Pair]
     images: int = MAX_IMAGES
-    """Largest number of images per task that were compared; labels are all compared."""
+    """Largest number of images per task whose distances were compared; labels are all compared."""
+    drift: Drift = field(default_factory=Drift)
 
     @property
     def x_differs(self) -> bool:
         """P(X₁) ≠ P(X₂)."""
-        return any(pair.x_differs for pair in self.pairs)
+        return any(pair.x_differs for pair in self.pairs) or self.drift.x_differs
 
     @property
     def y_differs(self) -> bool:
         """P(Y₁) ≠ P(Y₂). Always true with several heads: no label of one space occurs in the other."""
-        return self.labels_differ or any(pair.y_differs for pair in self.pairs)
+        return self.labels_differ or any(pair.y_differs for pair in self.pairs) or self.drift.y_differs
 
     @property
     def labels_differ(self) -> bool:
@@ -116,7 +152,7 @@ class Category:
         The marks are measured. They differ from the published ones if the table does not list such a sequence: the
         same images with new labels are a class sequence without a mark at P(X).
         """
-        name, remark = ROWS[self.kind]
+        name, remark = TABLE_ROWS[self.kind]
         return {
             "learning scenario": name,
             "P(X₁) ≠ P(X₂)": "✓" if self.x_differs else "",
@@ -149,10 +185,11 @@ class Category:
                 | {"y_differs": self.labels_differ or pair.y_differs}
                 for pair in self.pairs
             ],
+            "drift": asdict(self.drift) | {"x_differs": self.drift.x_differs, "y_differs": self.drift.y_differs},
         }
 
     def _reasons(self) -> dict[str, str]:
-        """One sentence per column of Table 1."""
+        """One sentence per column of Table 1, and one on what comes back."""
         count, x = len(self.pairs), sum(pair.x_differs for pair in self.pairs)
         y = sum(pair.y_differs for pair in self.pairs)
         if self.labels_differ:
@@ -163,9 +200,18 @@ class Category:
                 f"differs in {y} of {count} pairs of consecutive tasks: a class on one side only, or a total "
                 f"variation distance above {LABEL_SHIFT}"
             )
+            if not y and self.drift.y_differs:
+                of_y += f"; but along the stream, with {self.drift.largest_y:.2f} between two of the tasks"
             of_labels = "same: the tasks share their outputs"
-        of_x = f"differs in {x} of {count} pairs of consecutive tasks: two-sample test, p ≤ {IMAGE_TEST_ALPHA}"
-        return {"P(X)": of_x, "P(Y)": of_y, "{Y}": of_labels}
+        of_x = f"differs in {x} of {count} pairs of consecutive tasks: two-sample tests, p ≤ {IMAGE_TEST_ALPHA}"
+        if self.drift.p_value is not None:
+            verb = "differs" if self.drift.x_differs else "does not differ"
+            of_x += f"; {verb} along the stream, p = {self.drift.p_value:.2g}"
+        reasons = {"P(X)": of_x, "P(Y)": of_y, "{Y}": of_labels}
+        if self.drift.returning and not self.labels_differ:
+            classes = ", ".join(map(str, self.drift.returning[:10])) + ", …" * (len(self.drift.returning) > 10)
+            reasons["repetition"] = f"{len(self.drift.returning)} classes come back after tasks without them: {classes}"
+        return reasons
 
 
 def categorize(tasks: Sequence[tuple[ArrayLike, ArrayLike]], heads: HeadLayout) -> Category:
@@ -174,6 +220,7 @@ def categorize(tasks: Sequence[tuple[ArrayLike, ArrayLike]], heads: HeadLayout) 
     Args:
         tasks: images (n, ...) and labels (n,) of each task, as the learner sees them.
         heads: "single" if the tasks share their outputs, "multi" if task identity selects them.
+            Arrays (n, height, width) and (n, height, width, 3) are pictures, others vectors.
 
     Returns:
         The kind with its evidence. The result is deterministic.
@@ -187,17 +234,51 @@ def categorize(tasks: Sequence[tuple[ArrayLike, ArrayLike]], heads: HeadLayout) 
                 f"task {number} has {x.shape[1]} values per image and task 1 has {checked[0][0].shape[1]}; "
                 "resize all images to one size first"
             )
-    return categorize_samples([(_draw_images(x), y) for x, y in checked], heads)
+    shape = _picture_shape(np.shape(tasks[0][0]) if len(tasks) else ())
+    return categorize_samples([Sample(_draw_images(_channels_first(x, shape)), y) for x, y in checked], heads, shape)
+
+
+class Sample(NamedTuple):
+    """What is looked at of one task."""
+
+    x: NDArray[np.float64]
+    """(n, values): images in random order."""
+    y: NDArray[np.int64]
+    """(m,): all labels of the task; a sample would miss some of many classes."""
 
 
 def categorize_samples(
-    tasks: list[tuple[NDArray[np.float64], NDArray[np.int64]]], heads: HeadLayout, images: int = MAX_IMAGES
+    tasks: Sequence[Sample], heads: HeadLayout, shape: tuple[int, ...] = (), images: int | None = None
 ) -> Category:
-    """Determine the kind from samples of images (n, pixels), n ≤ `images`, and from all labels (m,) of each task: a
-    sample would miss some of many classes."""
+    """Determine the kind from samples of each task.
+
+    Args:
+        tasks: the samples.
+        heads: as for `categorize`.
+        shape: (channels, height, width) of the images, if they are pictures.
+        images: number of images per task whose distances are compared.
+    """
     if len(tasks) < 2:
         raise ValueError(f"a kind is what changes between tasks: give two tasks or more, not {len(tasks)}")
-    return Category(heads, list(_compare(tasks)), images)
+    most = images or MAX_IMAGES
+    pairs = [_compare(number, one, other, shape, most) for number, (one, other) in enumerate(pairwise(tasks), start=1)]
+    decided = len(pairs) == 1 or any(pair.x_differs for pair in pairs)
+    return Category(heads, pairs, most, _measure_drift(tasks, shape, decided))
+
+
+def _picture_shape(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """(channels, height, width) of arrays (n, height, width) or (n, height, width, 3); nothing for others."""
+    if len(shape) == 3:
+        return (1, *shape[1:])
+    return (3, *shape[1:3]) if len(shape) == 4 and shape[3] == 3 else ()
+
+
+def _channels_first(x: NDArray[Any], shape: tuple[int, ...]) -> NDArray[Any]:
+    """Flat pictures (n, height · width · channels) with the channels in front."""
+    if len(shape) != 3 or shape[0] == 1:
+        return x
+    channels, height, width = shape
+    return x.reshape(len(x), height, width, channels).transpose(0, 3, 1, 2).reshape(len(x), -1)
 
 
 def _check_task(number: int, x: ArrayLike, y: ArrayLike) -> tuple[NDArray[Any], NDArray[np.int64]]:
@@ -219,27 +300,85 @@ def _check_task(number: int, x: ArrayLike, y: ArrayLike) -> tuple[NDArray[Any], 
 
 
 def _draw_images(x: NDArray[Any]) -> NDArray[np.float64]:
-    """At most MAX_IMAGES random images of a task; always the same ones."""
-    if len(x) > MAX_IMAGES:
-        # Seeded by content: an image and its rotated copy in the next task are rarely both drawn. Such pairs
-        # make two samples look more similar than their distributions are.
-        seed = zlib.crc32(x[:100].tobytes())
-        x = x[np.random.default_rng(seed).choice(len(x), MAX_IMAGES, replace=False)]
-    return x.astype(np.float64)
+    """At most NETWORK_IMAGES images of a task in random order; always the same ones."""
+    from engram.scenarios.network_test import NETWORK_IMAGES
+
+    # Seeded by content: an image and its rotated copy in the next task are rarely both drawn. Such pairs make two
+    # samples look more similar than their distributions are.
+    rng = np.random.default_rng(zlib.crc32(np.ascontiguousarray(x[:100]).tobytes()))
+    return x[rng.permutation(len(x))[:NETWORK_IMAGES]].astype(np.float64)
 
 
-def _compare(tasks: list[tuple[NDArray[np.float64], NDArray[np.int64]]]) -> Iterator[Pair]:
-    for number, ((x1, y1), (x2, y2)) in enumerate(pairwise(tasks), start=1):
-        energy, spread, p_value = two_sample_test(x1, x2)
-        yield Pair(
-            tasks=(number, number + 1),
-            energy=energy,
-            spread=spread,
-            p_value=p_value,
-            total_variation=total_variation(y1, y2),
-            classes_only_in_first=np.setdiff1d(y1, y2).tolist(),
-            classes_only_in_second=np.setdiff1d(y2, y1).tolist(),
-        )
+def _compare(number: int, one: Sample, other: Sample, shape: tuple[int, ...], images: int) -> Pair:
+    energy, spread, p_distances = two_sample_test(one.x[:images], other.x[:images])
+    p_value, accuracy, p_network = _add_network(p_distances, one.x, other.x, shape)
+    return Pair(
+        tasks=(number, number + 1),
+        energy=energy,
+        spread=spread,
+        p_value=p_value,
+        p_distances=p_distances,
+        accuracy=accuracy,
+        p_network=p_network,
+        total_variation=total_variation(one.y, other.y),
+        classes_only_in_first=np.setdiff1d(one.y, other.y).tolist(),
+        classes_only_in_second=np.setdiff1d(other.y, one.y).tolist(),
+    )
+
+
+def _add_network(
+    p_distances: float, x1: NDArray[np.float64], x2: NDArray[np.float64], shape: tuple[int, ...]
+) -> tuple[float, float | None, float | None]:
+    """(corrected p-value, accuracy, p-value of the network): the smaller of two p-values counts twice (Holm, 1979)."""
+    from engram.scenarios.network_test import network_test
+
+    if 2 * p_distances <= IMAGE_TEST_ALPHA:
+        return 2 * p_distances, None, None
+    found = network_test(x1, x2, shape)
+    if found is None:
+        return min(1.0, 2 * p_distances), None, None
+    return min(1.0, 2 * min(p_distances, found.p_value)), found.accuracy, found.p_value
+
+
+def _measure_drift(tasks: Sequence[Sample], shape: tuple[int, ...], decided: bool) -> Drift:
+    """The change along the stream; tested only if the pairs have not `decided` that P(X) changes."""
+    x, y = [task.x[:DRIFT_IMAGES] for task in tasks], [task.y for task in tasks]
+    p_value = accuracy = None
+    if not decided:
+        first, last = _halves(tasks)
+        p_value, accuracy, _ = _add_network(stream_test([task.x for task in tasks]), first, last, shape)
+    return Drift(
+        x=[0.0, *(energy_distance(x[0], later) for later in x[1:])],
+        y=[total_variation(y[0], later) for later in y],
+        largest_y=max(total_variation(a, b) for a, b in combinations(y, 2)),
+        p_value=p_value,
+        accuracy=accuracy,
+        returning=_find_returning(y),
+    )
+
+
+def _halves(tasks: Sequence[Sample]) -> list[NDArray[np.float64]]:
+    """Images of the first and of the last half of the tasks, as many of each task, in random order."""
+    from engram.scenarios.network_test import NETWORK_IMAGES
+
+    half, rng = len(tasks) // 2, np.random.default_rng(0)
+    parts = [
+        np.concatenate([task.x[: NETWORK_IMAGES // half] for task in side]) for side in (tasks[:half], tasks[-half:])
+    ]
+    return [part[rng.permutation(len(part))] for part in parts]
+
+
+def _find_returning(labels: Sequence[NDArray[np.int64]]) -> list[int]:
+    """Classes that are in a task, not in a later one, and again in one after that."""
+    sets = [set(np.unique(y).tolist()) for y in labels]
+    seen: set[int] = set()
+    absent: set[int] = set()
+    returning: set[int] = set()
+    for present in sets:
+        returning |= present & absent
+        absent = (absent | (seen - present)) - present
+        seen |= present
+    return sorted(returning)
 
 
 def total_variation(y1: NDArray[np.int64], y2: NDArray[np.int64]) -> float:
@@ -248,74 +387,3 @@ def total_variation(y1: NDArray[np.int64], y2: NDArray[np.int64]) -> float:
     # In integers up to the one division, so that a distance of exactly one half is not above it.
     counts1, counts2 = (np.bincount(np.searchsorted(classes, y), minlength=len(classes)) for y in (y1, y2))
     return float(np.abs(counts1 * len(y2) - counts2 * len(y1)).sum() / (2 * len(y1) * len(y2)))
-
-
-def two_sample_test(x1: NDArray[np.float64], x2: NDArray[np.float64]) -> tuple[float, float, float]:
-    """Energy distance, difference in spread, and the p-value of the hypothesis that both samples have one distribution.
-
-    There are two statistics because in many dimensions the energy distance hardly reacts to noise and contrast: they
-    increase the distances within one sample, and the distances between the samples stay about halfway. The difference
-    in spread detects just that. Each rearrangement of the pooled images is ranked by both statistics and gets the
-    better rank; the p-value is the share of rearrangements that rank at least as high as the observed one. That is
-    exact for any statistic, any n and any m.
-
-    Args:
-        x1: images (n, pixels).
-        x2: images (m, pixels).
-    """
-    from scipy.stats import rankdata  # slow to import, and only needed here
-
-    # Sorted, so that the result does not depend on which task comes first.
-    first, second = sorted((x1, x2), key=lambda x: (len(x), x.tobytes()))
-    n, m = len(first), len(second)
-    inside, across, outside = _sums_of_distances(np.concatenate([first, second]), _rearrangements(n, m))
-
-    # Means over pairs of distinct images: with the zeros of the diagonal, the smaller sample would seem denser.
-    # A single image has no pairs; its mean is 0.
-    within_first = inside / max(1, n * (n - 1) // 2)
-    within_second = outside / max(1, m * (m - 1) // 2)
-    energy = 2 * across / (n * m) - within_first - within_second
-    spread = within_second - within_first
-    # Tied values differ by rounding errors, which are not evidence: all of them get the worst of their ranks.
-    unit = (inside + across + outside)[0] / ((n + m) * (n + m - 1) // 2) or 1.0  # the mean distance
-    ranks = [rankdata(-np.round(value / unit, 10), method="max") for value in (energy, np.abs(spread))]
-    rank = np.minimum(*ranks)  # 1 is the most extreme
-    sign = 1 if first is x1 else -1
-    return float(energy[0]), float(sign * spread[0]), float(np.mean(rank <= rank[0]))
-
-
-@lru_cache(maxsize=1)  # most pairs of a sequence have the same sizes
-def _rearrangements(n: int, m: int) -> NDArray[np.bool_]:
-    """Ways to choose n of n + m images, one per row: the observed one (the first n), then random ones."""
-    chosen = np.zeros((PERMUTATIONS + 1, n + m), bool)
-    chosen[:, :n] = True
-    chosen[1:] = np.random.default_rng(0).permuted(chosen[1:], axis=1)
-    chosen.flags.writeable = False
-    return chosen
-
-
-def _sums_of_distances(
-    pooled: NDArray[np.float64], chosen: NDArray[np.bool_]
-) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
-    """For each row of `chosen` (rows, images): sums of distances over the pairs inside, across and outside the choice.
-
-    Works on the lower triangle of the distance matrix in strips: half the products, one strip in memory.
-    """
-    pooled = pooled - pooled.mean(axis=0)  # a large common offset would cost precision
-    scale = np.abs(pooled).max() or 1.0  # squares of finite pixels stay finite
-    pooled /= scale
-    member = np.ascontiguousarray(chosen.T, dtype=np.float64)  # (images, rows)
-    square = np.einsum("ij,ij->i", pooled, pooled)
-    inside, row_sums = np.zeros(len(chosen)), np.zeros(len(pooled))
-    for start in range(0, len(pooled), 500):
-        stop = min(start + 500, len(pooled))
-        norms = square[start:stop, None] + square[:stop]
-        strip = norms - 2 * pooled[start:stop] @ pooled[:stop].T
-        strip[strip < 1e-13 * norms] = 0  # equal images up to rounding
-        strip = np.tril(np.sqrt(strip), start - 1)  # (strip, stop): each pair once
-        row_sums[start:stop] += strip.sum(axis=1)
-        row_sums[:stop] += strip.sum(axis=0)
-        inside += np.einsum("ij,ij->j", member[start:stop], strip @ member[:stop])
-    touching = row_sums @ member  # pairs inside twice, pairs across once
-    across = touching - 2 * inside
-    return scale * inside, scale * across, scale * (row_sums.sum() / 2 - inside - across)

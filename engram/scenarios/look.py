@@ -6,30 +6,30 @@ import torch
 from torch import Tensor
 
 from engram.core.streams import stream
-from engram.scenarios.categorize import Category, categorize_samples
+from engram.scenarios.categorize import MAX_IMAGES, Category, Sample, categorize_samples
+from engram.scenarios.network_test import NETWORK_IMAGES
 from engram.scenarios.task import Data, Tasks
 
-IMAGES_PER_TASK = 1000
-"""Enough to tell classes and permutations apart, in a quarter of the time that 2,000 images take."""
 STRETCHES = 9
 """Parts that a stream of a single task is cut into, to see what changes along it."""
 MANY_TASKS = 20
-"""With more tasks than this, half as many images per task are compared, again in a quarter of the time."""
+"""With more tasks than this, half as many images per task are compared, in a quarter of the time."""
 
 
 def categorize_tasks(tasks: Tasks) -> Category:
     """The kind of a scenario, measured on its training images and outputs alone."""
-    arrays = []
-    images = IMAGES_PER_TASK if len(tasks) <= MANY_TASKS else IMAGES_PER_TASK // 2
+    samples = []
+    share = 1 if len(tasks) <= MANY_TASKS else 2
     for number, (data, own) in enumerate(parts_in_order(tasks)):
-        rows = own[torch.randperm(len(own), generator=stream(0, "category", number))[:images]]
+        rows = own[torch.randperm(len(own), generator=stream(0, "category", number))[: NETWORK_IMAGES // share]]
         pixels = data.batch(rows.to(data.device)).x
         labels = torch.cat([leaf.y for leaf in data.leaves()])[own.to(data.device)]
         if labels.ndim == 2:  # values and labels have a head of their own, so its number stands for them
             head, what = tasks.heads[number].start, tasks[number].targets
             labels = labels[:, 0].long() if what == "classes" else torch.full_like(labels[:, 0].long(), head)
-        arrays.append((pixels.double().cpu().numpy(), labels.cpu().numpy()))
-    return categorize_samples(arrays, "multi" if tasks.kind == "task" else "single", images)
+        samples.append(Sample(pixels.double().cpu().numpy(), labels.cpu().numpy()))
+    shape = tasks.shape if len(tasks.shape) == 3 else ()
+    return categorize_samples(samples, "multi" if tasks.kind == "task" else "single", shape, MAX_IMAGES // share)
 
 
 def parts_in_order(tasks: Tasks) -> list[tuple[Data, Tensor]]:

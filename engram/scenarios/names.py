@@ -30,8 +30,8 @@ STAND_IN = "cyrillic-letters"
 ONLINE, BLURRY = "online-", "blurry-"
 """What the name of a scenario may begin with: trained in one epoch of small batches; with tasks that overlap."""
 NAMED_SCENARIOS = (
-    "split-mnist", "permuted-mnist", "rotated-mnist", "split-fashion-mnist", "split-cifar10", LONG_QUEUE,
-    "blurry-split-mnist", "blurry-rotated-mnist", "online-split-mnist", "online-split-cifar10", "mnist-360",
+    "split-mnist", "permuted-mnist", "rotated-mnist", "repeating-split-mnist", "split-fashion-mnist", "split-cifar10",
+    LONG_QUEUE, "blurry-split-mnist", "blurry-rotated-mnist", "online-split-mnist", "online-split-cifar10", "mnist-360",
 )  # fmt: skip
 """The scenarios that `engram ls` lists; their names work with any other dataset too."""
 

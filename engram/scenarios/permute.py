@@ -43,7 +43,7 @@ class Permute(Scenario):
         check_values(self)
 
     def sizes(self) -> list[int]:
-        return [int(count_training_images(self.images[0], self.held_out).sum())] * self.permutations
+        return [int(count_training_images(self, self.images[0]).sum())] * self.permutations
 
     def tasks(self, seed: int = 0, device: torch.device | str = "cpu") -> Tasks:
         (images,) = self.images

@@ -110,7 +110,7 @@ class Queue(Scenario):
         return groups
 
     def sizes(self) -> list[int]:
-        counts = [count_training_images(images, self.held_out) for images in self.images]
+        counts = [count_training_images(self, images) for images in self.images]
         whole = [images.targets != "classes" for images in self.images]
         sizes = [
             round(float(counts[which][slice(None) if whole[which] else labels].sum()))

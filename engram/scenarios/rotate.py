@@ -66,7 +66,7 @@ class Rotate(Scenario):
         return [180 * draw.item() for draw in draws]
 
     def sizes(self) -> list[int]:
-        return [int(count_training_images(self.images[0], self.held_out).sum())] * (len(self.angles) or self.rotations)
+        return [int(count_training_images(self, self.images[0]).sum())] * (len(self.angles) or self.rotations)
 
     def tasks(self, seed: int = 0, device: torch.device | str = "cpu") -> Tasks:
         shape = picture_shape(self)

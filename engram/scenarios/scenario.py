@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import partial, wraps
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, Self, get_args
 
 import numpy as np
 import torch
@@ -33,6 +33,7 @@ AS_IT_IS = Scaling(torch.ones(1), torch.zeros(1))
 """Of arrays that are not pictures."""
 Order = Literal["fixed", "shuffled"]
 """Order of classes or tasks: as in the datasets, or shuffled by the run's seed."""
+Imbalance = Literal["none", "exp"]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -57,6 +58,13 @@ class Scenario(ABC):
     """`train` (statistics of the padded training images), or mean and standard deviation; none: pixels in [0, 1]."""
     held_out: float = 0.0
     """Share of each class's training images that replaces the test images; 0: use the real test images."""
+    per_class: int = 0
+    """Training images of each class at most, always the same ones; 0: all of them."""
+    imbalance: Imbalance = "none"
+    """Long tail over the classes: exp gives class c of k the share ratio^(c / (k − 1)) of the first class's training
+    images. Test images stay as they are."""
+    ratio: float = 1.0
+    """Size of the last class relative to the first, with imbalance exp: 0.01, say."""
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -75,6 +83,7 @@ class Scenario(ABC):
                 )
         if not is_number(self.held_out) or not 0 <= self.held_out < 1:
             raise ScenarioError(f"held_out {self.held_out!r} is out of range; give a share from 0 to below 1")
+        check_subset(self)
         # if training images replace the test images, nothing that runs can read the real ones
         images = tuple(dataset.seal() if self.held_out else dataset.unseal() for dataset in self.images)
         object.__setattr__(self, "images", images)
@@ -140,6 +149,27 @@ def check_normalize(normalize: tuple[Channels, Channels], channels: list[int]) -
             raise ScenarioError(f"normalize {normalize} is for {len(means)} channels, but the images have {n}")
 
 
+def check_subset(scenario: Scenario) -> None:
+    """Raise unless `per_class`, `imbalance` and `ratio` are in range and do not contradict each other."""
+    if type(scenario.per_class) is not int or scenario.per_class < 0:
+        raise ScenarioError(f"per_class {scenario.per_class!r}: give a whole number of images, or 0 for all of them")
+    check_choice("imbalance", scenario.imbalance, get_args(Imbalance))
+    ratio = scenario.ratio
+    if not is_number(ratio) or not 0 < ratio <= 1:
+        raise ScenarioError(f"ratio {ratio!r} is out of range; give the size of the last class relative to the first")
+    if (scenario.imbalance == "none") != (ratio == 1):
+        raise ScenarioError(
+            f"imbalance {scenario.imbalance} and ratio {ratio} contradict each other; give both, as in imbalance exp, "
+            "ratio 0.01, or neither"
+        )
+    if scenario.per_class or scenario.imbalance != "none":
+        for images in scenario.images:
+            if images.targets != "classes":
+                raise ScenarioError(
+                    f"{images.name} has {images.targets}, not classes; leave out per_class and imbalance"
+                )
+
+
 def check_choice(field: str, value: object, choices: Sequence[str]) -> None:
     """Raise unless the value of a field is one of its choices."""
     if value not in choices:
@@ -171,21 +201,21 @@ class ImagePart:
 
 
 def prepare_images(
-    scenario: Scenario, images: Images, device: torch.device | str
+    scenario: Scenario, images: Images, device: torch.device | str, choose: ChooseRows | None = None
 ) -> tuple[ImagePart, ImagePart, Scaling]:
-    """Pad and flatten a dataset's images, hold some out, and compute the scaling; pixels stay 8-bit.
+    """Pad and flatten a dataset's images, choose those in use, and compute the scaling; pixels stay 8-bit.
 
     Other arrays are only flattened, and normalised here if that is asked for.
     """
+    train_rows, held_rows = (choose or choose_rows)(scenario, images)
     pictures = not isinstance(images.unseal(), Arrays)
     flatten = partial(flatten_images, pad=scenario.pad) if pictures else flatten_arrays
     x_train = flatten(images.x_train)
     if scenario.held_out:
-        x_test, y_test = x_train, images.y_train
-        train_rows, test_rows = hold_out(strata(images), scenario.held_out)
+        x_test, y_test, test_rows = x_train, images.y_train, held_rows
     else:
         x_test, y_test = flatten(images.x_test), images.y_test
-        train_rows, test_rows = np.arange(len(images.y_train)), np.arange(len(y_test))
+        test_rows = np.arange(len(y_test))
     if pictures:
         scaling = compute_scaling(scenario.normalize, x_train[torch.from_numpy(train_rows)], images.shape[0])
     else:
@@ -242,6 +272,44 @@ def strata(images: Images) -> Ints:
     return found
 
 
+def choose_rows(scenario: Scenario, images: Images) -> tuple[Ints, Ints]:
+    """(rows of the training images to learn from, rows of those held out): first the subset, then a part of it."""
+    y = strata(images)
+    rows = select_subset(scenario, y)
+    if not scenario.held_out:
+        return rows, rows[:0]
+    kept, held = hold_out(y[rows], scenario.held_out)
+    return rows[kept], rows[held]
+
+
+ChooseRows = Callable[[Scenario, Images], tuple[Ints, Ints]]
+
+
+def select_subset(scenario: Scenario, y: Ints) -> Ints:
+    """Rows of the images that `per_class` and `imbalance` leave. The run's seed has no effect, and a smaller subset is
+    a part of a larger one."""
+    counts = np.bincount(y)
+    left = subset_sizes(scenario, counts)
+    if (left == counts).all():
+        return np.arange(len(y))
+    rng = stream(0, "subset")
+    chosen = []
+    for label, size in enumerate(left):
+        rows = np.flatnonzero(y == label)
+        chosen.append(rows[torch.randperm(len(rows), generator=rng).numpy()[:size]])
+    found: Ints = np.sort(np.concatenate(chosen))
+    return found
+
+
+def subset_sizes(scenario: Scenario, counts: Ints) -> Ints:
+    """How many of each class's images are left (Cui et al., 2019, for the long tail): one at least, if there is one."""
+    left = np.minimum(counts, scenario.per_class) if scenario.per_class else counts
+    if scenario.imbalance == "exp":
+        profile = scenario.ratio ** (np.arange(len(counts)) / max(1, len(counts) - 1))
+        left = np.minimum(left, np.maximum(1, np.round(left[0] * profile).astype(np.int64)))
+    return left
+
+
 def hold_out(y: Ints, fraction: float) -> tuple[Any, Any]:
     """(kept rows, held-out rows), drawn per class. The run's seed has no effect: all trials use the same."""
     rng = stream(0, "holdout")
@@ -261,10 +329,10 @@ def count_held_out(n: int, fraction: float) -> int:
     return min(max(1, round(fraction * n)), n - 1) if fraction else 0
 
 
-def count_training_images(images: Images, held_out: float) -> Ints:
+def count_training_images(scenario: Scenario, images: Images) -> Ints:
     """Number of training images per class, without those held out; one number of values and labels."""
     counts = np.bincount(strata(images), minlength=images.n_classes if images.targets == "classes" else 1)
-    return np.array([n - count_held_out(int(n), held_out) for n in counts])
+    return np.array([n - count_held_out(int(n), scenario.held_out) for n in subset_sizes(scenario, counts)])
 
 
 def compute_scaling(normalize: Normalize, x: Tensor, channels: int) -> Scaling:

@@ -82,9 +82,18 @@ class Split(Scenario):
         sizes = self.group_sizes()
         return [order[end - size : end] for size, end in zip(sizes, accumulate(sizes), strict=True)]
 
+    def draw_groups(self, seed: int) -> list[list[int]]:
+        """The labels of each task that this seed draws."""
+        order = list(range(self.images[0].n_classes))
+        if self.order == "shuffled":
+            order = torch.randperm(len(order), generator=stream(seed, "order")).tolist()
+        elif self.order == "numpy":
+            order = np.argsort(np.random.RandomState(seed).permutation(len(order))).tolist()
+        return self.labels_of_tasks(order)
+
     def sizes(self) -> list[int]:
         groups = self.labels_of_tasks(list(range(self.images[0].n_classes)))
-        counts = count_training_images(self.images[0], self.held_out)
+        counts = count_training_images(self, self.images[0])
         sizes = [float(counts[group].sum()) for group in groups]
         if self.kind == "iid":
             return [round(sum(sizes) / len(sizes))] * len(sizes)
@@ -95,12 +104,7 @@ class Split(Scenario):
     def tasks(self, seed: int = 0, device: torch.device | str = "cpu") -> Tasks:
         (images,) = self.images
         train, test, scaling = prepare_images(self, images, device)
-        order = list(range(images.n_classes))
-        if self.order == "shuffled":
-            order = torch.randperm(images.n_classes, generator=stream(seed, "order")).tolist()
-        elif self.order == "numpy":
-            order = np.argsort(np.random.RandomState(seed).permutation(images.n_classes)).tolist()
-        groups = self.labels_of_tasks(order)
+        groups = self.draw_groups(seed)
         outputs = number_outputs(groups, self.kind)
 
         def data_of(part: ImagePart, what: str, task: int) -> Pixels:
@@ -123,11 +127,7 @@ class Split(Scenario):
         if self.kind == "iid":
             seen = dict.fromkeys(label for group in groups for label in group)
             return mix_tasks(tasks, seed, tuple(images.classes[label] for label in seen), shape)
-        # a growing head ends where the classes seen so far end, even if a task has old classes only
-        ends = list(accumulate((max(own) + 1 for own in outputs), max))
-        grows = self.kind in ("class", "class-known")
-        heads = (slice(min(own), end if grows else max(own) + 1) for own, end in zip(outputs, ends, strict=True))
-        return Tasks(tasks, self.kind, tuple(heads), ends[-1], shape)
+        return Tasks(tasks, self.kind, heads_of(outputs, self.kind), max(map(max, outputs)) + 1, shape)
 
 
 def number_outputs(groups: Sequence[Sequence[int]], kind: Kind) -> list[list[int]]:
@@ -140,6 +140,14 @@ def number_outputs(groups: Sequence[Sequence[int]], kind: Kind) -> list[list[int
         return [list(range(end - len(group), end)) for group, end in zip(groups, ends, strict=True)]
     number: dict[int, int] = {}
     return [[number.setdefault(label, len(number)) for label in group] for group in groups]
+
+
+def heads_of(outputs: Sequence[Sequence[int]], kind: Kind) -> tuple[slice, ...]:
+    """The slice of outputs that each task has. A growing head ends where the classes seen so far end, even if a task
+    has old classes only."""
+    ends = accumulate((max(own) + 1 for own in outputs), max)
+    grows = kind in ("class", "class-known")
+    return tuple(slice(min(own), end if grows else max(own) + 1) for own, end in zip(outputs, ends, strict=True))
 
 
 def check_groups(groups: object, images: Images) -> None:

@@ -78,7 +78,7 @@ class Transform(Scenario):
                 hash_function(function)  # what cannot be part of a key is refused now
 
     def sizes(self) -> list[int]:
-        return [int(count_training_images(self.images[0], self.held_out).sum())] * len(self.functions)
+        return [int(count_training_images(self, self.images[0]).sum())] * len(self.functions)
 
     def tasks(self, seed: int = 0, device: torch.device | str = "cpu") -> Tasks:
         shape = picture_shape(self)

@@ -42,10 +42,11 @@ OTHER = {
     eg.MLP: {"hidden": (400,), "heads": "zero", "init": "xavier"},
     Split: {
         "kind": "task", "pad": 1, "normalize": (0.1, 0.2), "held_out": 0.1, "classes_per_task": 1, "order": "shuffled",
-        "groups": ((0, 1), (2,)),
+        "groups": ((0, 1), (2,)), "per_class": 3, "imbalance": "exp", "ratio": 0.2,
     },
     Permute: {
         "kind": "task", "pad": 1, "normalize": "train", "held_out": 0.1, "permutations": 3, "identity_first": False,
+        "per_class": 3, "imbalance": "exp", "ratio": 0.2,
     },
 }  # fmt: skip
 """Another value for every field."""
@@ -56,6 +57,8 @@ NEEDED = {
     "lr_end": {"schedule": "linear"},
     "lr_drops": {"schedule": "step"},
     "lr_factor": {"schedule": "step"},
+    "imbalance": {"ratio": 0.1},
+    "ratio": {"imbalance": "exp"},
 }
 """What a field needs beside it."""
 
@@ -75,7 +78,7 @@ def variants(images):
     for cls, make in ((Split, eg.split), (Permute, eg.permute)):
         yield cls.__name__, replace(spec_of(images, seed=99), scenario=make(images))
         for name, value in OTHER[cls].items():
-            yield f"{cls.__name__} {name}", Spec(make(images, **{name: value}), eg.Adam())
+            yield f"{cls.__name__} {name}", Spec(make(images, **{name: value}, **NEEDED.get(name, {})), eg.Adam())
     for kind in ("domain", "class-known", "iid"):
         yield kind, Spec(eg.split(images, kind=kind), eg.Adam())
     yield "normalize train", Spec(eg.split(images, normalize="train"), eg.Adam())

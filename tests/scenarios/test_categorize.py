@@ -13,7 +13,10 @@ from scipy.stats import kstest
 from sklearn.datasets import load_digits
 
 from engram.scenarios import categorize as module
-from engram.scenarios.categorize import categorize, total_variation, two_sample_test
+from engram.scenarios import distances
+from engram.scenarios import network_test as network_module
+from engram.scenarios.categorize import categorize, total_variation
+from engram.scenarios.distances import two_sample_test
 
 Tasks = list[tuple[NDArray[Any], NDArray[Any]]]
 
@@ -204,11 +207,11 @@ def test_statistics_are_the_textbook_means_of_distances() -> None:
 
 
 def test_several_strips_give_the_same_as_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "PERMUTATIONS", 3)
-    module._rearrangements.cache_clear()
+    monkeypatch.setattr(distances, "PERMUTATIONS", 3)
+    distances._rearrangements.cache_clear()
     x, y = rng().normal(size=(400, 2)), rng(1).normal(size=(801, 2))
     energy, _, _ = two_sample_test(x, y)
-    module._rearrangements.cache_clear()
+    distances._rearrangements.cache_clear()
     expected = 2 * cdist(x, y).mean() - cdist(x, x).sum() / (400 * 399) - cdist(y, y).sum() / (801 * 800)
     assert energy == pytest.approx(expected)
 
@@ -277,11 +280,12 @@ def test_the_order_of_two_tasks_does_not_matter(monkeypatch: pytest.MonkeyPatch)
     one, other = blobs([0, 1], n=800), blobs([0, 1], shift=0.2, n=300, seed=1)
     (there,), (back,) = categorize([one, other], "single").pairs, categorize([other, one], "single").pairs
     assert (there.energy, there.p_value, there.spread) == (back.energy, back.p_value, -back.spread)
-    assert 0.001 < there.p_value < 0.9  # so that the equality says something
+    assert (there.accuracy, there.p_network) == (back.accuracy, back.p_network)
+    assert 0.001 < there.p_distances < 0.9  # so that the equality says something
 
 
 def test_the_same_call_gives_the_same_answer_and_draws_alike(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "MAX_IMAGES", 200)
+    monkeypatch.setattr(network_module, "NETWORK_IMAGES", 200)
     tasks = [blobs([0, 1]), blobs([0, 1], seed=1)]
     once = categorize(tasks, "single")
     assert categorize(tasks, "single") == once
@@ -290,10 +294,16 @@ def test_the_same_call_gives_the_same_answer_and_draws_alike(monkeypatch: pytest
     assert drawn.mean() == pytest.approx(500, abs=60)  # from all of it; the standard error is 18
 
 
-def test_shape_and_type_of_the_arrays_do_not_matter() -> None:
-    tasks = parts(2)
-    flat = [(x.reshape(len(x), -1).astype(np.uint8).tolist(), y.astype(np.float32)) for x, y in tasks]
-    assert categorize(flat, "single") == categorize(tasks, "single")
+def test_the_type_of_the_arrays_does_not_matter_and_their_shape_only_to_the_network() -> None:
+    tasks = [(x[:150], y[:150]) for x, y in parts(2)]
+    found = categorize(tasks, "single")
+    lists = [(x.astype(np.uint8).tolist(), y.astype(np.float32)) for x, y in tasks]
+    assert [pair.p_distances for pair in categorize(lists, "single").pairs] == [
+        pair.p_distances for pair in found.pairs
+    ]
+    flat = categorize([(x.reshape(len(x), -1), y) for x, y in tasks], "single")
+    assert [pair.p_distances for pair in flat.pairs] == [pair.p_distances for pair in found.pairs]
+    assert flat.kind == found.kind
 
 
 X, Y = np.zeros((4, 2, 2)), np.zeros(4, int)

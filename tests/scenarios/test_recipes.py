@@ -15,7 +15,9 @@ def test_the_recipes_of_the_package_and_their_names_in_keys():
         "mnist-360": "mnist-360",
         "permuted": "permute",  # version 0.1's spelling, which is in every key
         "queue": "queue",
+        "repeating-split": "repeating-split",
         "rotated": "rotated",
+        "sequence": "sequence",
         "split": "split",
         "transformed": "transformed",
     }
@@ -24,7 +26,7 @@ def test_the_recipes_of_the_package_and_their_names_in_keys():
 
 
 def test_an_unknown_recipe_is_refused_with_the_form_of_every_name():
-    with pytest.raises(ScenarioError, match=r"permuted-SET/KIND or queue-SET\+SET/KIND or rotated-SET/KIND or spl"):
+    with pytest.raises(ScenarioError, match=r"permuted-SET/KIND or queue-SET\+SET/KIND or repeating-split-SET"):
         parse_name("thirds-mnist/domain")
 
 

@@ -1,0 +1,1 @@
+"""van de Ven, Tuytelaars & Tolias (2022): numbers, settings, notes, claims."""
