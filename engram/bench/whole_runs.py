@@ -15,7 +15,7 @@ from engram.learning.train import train
 from engram.runs.run import process_state
 from engram.runs.spec import Spec, default_spec
 
-ROUNDS = 3
+RUNS_EACH = 3
 """Runs in each precision; the fastest counts."""
 
 
@@ -27,7 +27,7 @@ def compare_precisions(scenario: str, methods: Sequence[str], net: str = "mlp") 
         spec = default_spec(scenario, name, net=net)
         spec = replace(spec, training=replace(spec.training, epochs=1, steps=0))
         seconds = {"fp32": float("inf"), "bf16": float("inf")}
-        for _ in range(ROUNDS):
+        for _ in range(RUNS_EACH):
             for precision in seconds:
                 seconds[precision] = min(seconds[precision], time_run(spec, precision))
         found[name] = {**seconds, "ratio": seconds["fp32"] / seconds["bf16"]}

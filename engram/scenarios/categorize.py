@@ -305,7 +305,7 @@ def _draw_images(x: NDArray[Any]) -> NDArray[np.float64]:
 
     # Seeded by content: an image and its rotated copy in the next task are rarely both drawn. Such pairs make two
     # samples look more similar than their distributions are.
-    rng = np.random.default_rng(zlib.crc32(np.ascontiguousarray(x[:100]).tobytes()))
+    rng = np.random.default_rng(zlib.crc32(x[:100].astype(np.float64).tobytes()))
     return x[rng.permutation(len(x))[:NETWORK_IMAGES]].astype(np.float64)
 
 

@@ -110,7 +110,7 @@ def test_a_word_that_is_no_precision_is_refused():
 
 @pytest.mark.usefixtures("_products")
 def test_bench_times_whole_runs_in_both_precisions(monkeypatch):
-    monkeypatch.setattr(whole_runs, "ROUNDS", 1)
+    monkeypatch.setattr(whole_runs, "RUNS_EACH", 1)
     monkeypatch.setattr(whole_runs, "default_spec", lambda *_, **__: Spec(eg.split(blobs(6)), eg.Adam(), eg.MLP(12)))
     found = whole_runs.compare_precisions("split-blobs/class", ["adam"])
     (took,) = found["methods"].values()
