@@ -102,13 +102,13 @@ class MNIST360(Scenario):
             raise ScenarioError(
                 f"{images.name} has {images.n_classes} classes; mnist-360 takes 10, and leaves out the last"
             )
-        fewest = int(count_training_images(images, self.held_out)[:DIGITS].min())
+        fewest = int(count_training_images(self, images)[:DIGITS].min())
         if fewest < CHUNKS**2:
             raise ScenarioError(f"{images.name} has a class of {fewest} training images; mnist-360 needs {CHUNKS**2}")
 
     def sizes(self) -> list[int]:
         """All images, of which some batch sizes leave out a few."""
-        return [int(count_training_images(self.images[0], self.held_out)[:DIGITS].sum())]
+        return [int(count_training_images(self, self.images[0])[:DIGITS].sum())]
 
     def tasks(self, seed: int = 0, device: torch.device | str = "cpu") -> Tasks:
         return self.draw(prepare_images(self, self.images[0], device), seed, DEFAULT_BATCH)
