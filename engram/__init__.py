@@ -77,8 +77,10 @@ if TYPE_CHECKING:
     from engram.runs.records import Record as Record
     from engram.runs.run import run as run
     from engram.runs.spec import Spec as Spec
+    from engram.scenarios.blend import blend as blend
     from engram.scenarios.categorize import categorize as categorize
     from engram.scenarios.create import scenario as scenario
+    from engram.scenarios.mnist360 import mnist360 as mnist360
     from engram.scenarios.permute import permute as permute
     from engram.scenarios.queue import queue as queue
     from engram.scenarios.repeat import repeat as repeat

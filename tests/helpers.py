@@ -111,7 +111,7 @@ class Run:
         return found
 
 
-TIMES = ("seconds", "resumed_after_task", "resumed_after_epoch")
+TIMES = ("seconds", "resumed_after_task", "resumed_after_epoch", "resumed_after_step")
 
 
 def through_a_file(checkpoint: Checkpoint) -> Checkpoint:

@@ -96,6 +96,7 @@ def describe_scenario(name: str, scenario: Any, seed: int) -> dict[str, Any]:
         "heads": read.heads,
         "task_identity_at_test": read.task_identity_at_test,
         "floor": tasks.floor,
+        "told_boundaries": tasks.stream is None,
         "outputs": tasks.outputs,
         "targets": [task.targets for task in tasks],
         "shape": list(tasks.shape),
@@ -133,10 +134,13 @@ def print_description(found: dict[str, Any]) -> None:
         "one head; task identity is not needed at test time"
     )  # fmt: skip
     OUT.print(f"  {head}")
-    OUT.print(
-        f"  forgetting floor: {found['floor']:.2f} % (perfect on the last task, guessing on the others)"
-        + ("" if found["kind"] == "iid" else "; an accuracy near it means forgetting, not a bug")
-    )
+    if not found["told_boundaries"]:
+        OUT.print("  a stream without boundaries: the learner is not told where a task begins or ends")
+    if len(found["tasks"]) > 1:
+        OUT.print(
+            f"  forgetting floor: {found['floor']:.2f} % (perfect on the last task, guessing on the others)"
+            + ("" if found["kind"] == "iid" else "; an accuracy near it means forgetting, not a bug")
+        )
     if set(found["targets"]) != {"classes"}:
         OUT.print(f"  targets by task: {', '.join(found['targets'])}; scored by accuracy, R², mean average precision")
     for text in found["copies"]:

@@ -55,14 +55,15 @@ def estimate(spec: Spec) -> dict[str, Any]:
     """Steps, bytes, and seconds from a few real steps."""
     settle(spec.threads)
     replays = any(member.replays for member in spec.method.members())
-    learner, method, _, step = make_stepper(spec, task_number=int(replays))
+    learner, method, task, step = make_stepper(spec, task_number=int(replays))
     tasks = learner.tasks
-    steps = total_steps(method, spec.training, method.curriculum(tasks))
+    steps = total_steps(method, spec.training, tasks)
     times = []
-    for _ in range(12):
-        start = time.perf_counter()
-        step()
-        times.append(time.perf_counter() - start)
+    with task.train.opened(load=True):
+        for _ in range(12):
+            start = time.perf_counter()
+            step()
+            times.append(time.perf_counter() - start)
     seconds = statistics.median(times) / method.networks
     leaves = {leaf.x.data_ptr(): leaf.x for task in tasks for d in (task.train, task.test) for leaf in d.leaves()}
     return {

@@ -14,6 +14,7 @@ from engram.cli import WrongCallError
 from engram.cli.files import with_files
 from engram.cli.screen import OUT
 from engram.core.messages import unknown
+from engram.core.needs import without_boundaries
 from engram.core.registry import METHODS, METRICS, NETS, SCENARIOS, Registry
 
 Rows = list[dict[str, Any]]
@@ -50,7 +51,8 @@ def ls_command(arguments: list[str]) -> int:
     if what == "methods":
         OUT.print(
             "kept: bytes beyond network and optimiser at a boundary, in class learning on MNIST; "
-            "equal memory: inside the first paper's comparison at equal memory"
+            "equal memory: inside the first paper's comparison at equal memory; "
+            "without boundaries: runs on streams such as blurry-split-mnist/class and mnist-360"
         )
     return 0
 
@@ -75,6 +77,7 @@ def list_methods() -> Rows:
                 "what": facts.summary,
                 "fields": list(facts.defaults),
                 "needs": sorted(facts.literals.get("needs", ())),
+                "without_boundaries": True if (flag := without_boundaries(name)) == "" else flag or False,
                 "optimizer": facts.literals.get("optimizer", "adam"),
                 "kept_split": kept_on_mnist("split-mnist/class", name),
                 "kept_permuted": kept_on_mnist("permuted-mnist/class", name),
@@ -103,16 +106,25 @@ def list_metrics() -> Rows:
 
 def list_scenarios() -> Rows:
     from engram.scenarios.kinds import KINDS
-    from engram.scenarios.names import NAMED_SCENARIOS, parse_name, preparation, takes_several
+    from engram.scenarios.names import NAMED_SCENARIOS, has_one_kind, parse_name, preparation, takes_several
 
     rows = []
     for name in NAMED_SCENARIOS:
-        parsed = parse_name(f"{name}/class")
+        one_kind = has_one_kind(name)
+        parsed = parse_name(name if one_kind else f"{name}/class")
         values, source = preparation(parsed)
-        prepared = f"pad {values['pad']}, normalize {values['normalize']} ({source})"
-        what = SCENARIOS.facts(parsed.maker).summary
-        rows.append({"scenario": name, "what": what, "kinds": [f"{name}/{kind}" for kind in KINDS], "images": prepared})
+        rows.append(
+            {
+                "scenario": name,
+                "what": SCENARIOS.facts(parsed.maker).summary
+                + ("; one epoch of batches of 10" if parsed.online else ""),
+                "kinds": [name] if one_kind else [f"{name}/{kind}" for kind in KINDS],
+                "images": f"pad {values['pad']}, normalize {values['normalize']} ({source})",
+            }
+        )
     for maker in SCENARIOS:
+        if has_one_kind(maker):
+            continue
         rows.append(
             {
                 "scenario": f"{maker}-SET{'+SET' * takes_several(maker)}",

@@ -14,13 +14,14 @@ import torch
 from engram.cli import WrongCallError
 from engram.cli.options import Flag, flags_of, given
 from engram.core.messages import unknown
+from engram.core.needs import methods_without_boundaries
 from engram.core.registry import METHODS, METRICS, NETS
 from engram.learning.budget import fit_budget
-from engram.learning.evaluate import check_needs
 from engram.learning.measure import check_metrics
 from engram.learning.method import Method
 from engram.learning.targets import check_targets
-from engram.learning.train import new_learner
+from engram.learning.train import check_method_here, new_learner
+from engram.learning.unbounded import learns_stream, plan_stream, view_of_learner
 from engram.nets._start import Start
 from engram.runs.checkpoints import check_kept
 from engram.runs.defaults import CLASS_DEFAULT, Protocol, choose_values, confirmed_sources, default_setting
@@ -56,9 +57,9 @@ def net_and_letters(arguments: list[str], scenario_name: str) -> tuple[list[str]
 
 def apply_limits(spec: Spec, options: Any) -> Spec:
     """The spec within what the learner may use: no boundaries, so many bytes."""
-    if options.no_boundaries and "boundaries" in spec.method.needs:
-        free = [name for name in METHODS if "boundaries" not in METHODS.facts(name).literals.get("needs", ())]
-        raise ValueError(f"method {spec.method_name} needs task boundaries; without them there are {', '.join(free)}")
+    if options.no_boundaries and spec.method.needs_boundaries():
+        free = ", ".join(methods_without_boundaries(spec.scenario.kind))
+        raise ValueError(f"method {spec.method_name} needs task boundaries; without them there are {free}")
     if options.memory_budget is None:
         return spec
     budget = positive("memory_budget", options.memory_budget)
@@ -70,14 +71,20 @@ def apply_limits(spec: Spec, options: Any) -> Spec:
 def try_spec(spec: Spec) -> None:
     """Draws the tasks, builds network and method and begins the first task: what only they can tell is told before
     anything runs."""
-    tasks, method = spec.scenario.tasks(spec.seed), copy.deepcopy(spec.method)
-    check_needs(method, tasks.kind, spec.evaluation)
+    tasks, method = spec.scenario.tasks(spec.seed).for_batch(spec.training.batch), copy.deepcopy(spec.method)
+    check_method_here(method, tasks, spec.training, spec.evaluation)
     check_targets(method, tasks)
     check_metrics({METRICS.name_of(metric): metric for metric in spec.metrics}, method)
+    streams = learns_stream(tasks, method)
+    if streams:
+        plan = plan_stream(tasks, method, spec.training)
+        tasks = view_of_learner(tasks, plan, spec.training.boundary_every)
     try:
         learner = new_learner(tasks, method, spec.network, spec.training, spec.seed, torch.device("cpu"))
         for member in method.members():
             check_kept({name: getattr(member, name, None) for name in member.kept})
+        if streams and not spec.training.boundary_every:
+            return
         first = method.curriculum(tasks)[0]  # with offline, all tasks at once
         learner.task = first.index
         method.begin_task(learner, first)

@@ -64,6 +64,9 @@ USAGE = """usage: engram run SCENARIO METHOD [flags]     |     engram run --spec
   engram run split-mnist/task mine --file mine.py
                                                  a method (network, scenario, metric) of your own
   engram run split-mnist/task ewc --net cnn      the paper's CNN in place of the MLP
+  engram run blurry-split-mnist/class er         tasks that overlap; the method is not told where they end
+  engram run online-split-mnist/class er         one epoch of batches of 10
+  engram run mnist-360 er --batch 16             a stream of turning digits
   engram run long-queue/task si --letters cyrillic-letters
                                                  78 tasks; another set of letters in the place of EMNIST's
 
@@ -217,9 +220,14 @@ def run_specs(
     first = specs[0]
     tasks = first.scenario.tasks(first.seed)
     places = tables_with(first.setting)
+    floor = f"; forgetting floor: {tasks.floor:.1f} %" if len(tasks) > 1 else ""
+    every = first.training.boundary_every
+    told = (
+        f"; told boundaries: no{f', but one every {every} steps is made up' if every else ''}" if tasks.stream else ""
+    )
     ERR.print(
-        f"[bold]{escape(first.scenario_name)}[/] with [bold]{escape(first.method_name)}[/]: {len(tasks)} tasks, "
-        f"kind {tasks.kind}; forgetting floor: {tasks.floor:.1f} %"
+        f"[bold]{escape(first.scenario_name)}[/] with [bold]{escape(first.method_name)}[/]: "
+        f"{count(len(tasks), 'task')}, kind {tasks.kind}{floor}{told}"
         + (f"; fills {escape(', '.join(places))}" if places else "; not a published setting"),
     )
     for text in first.scenario.copies():

@@ -87,7 +87,7 @@ def class_facts(module: str, class_name: str) -> Facts:
     literals: dict[str, Any] = {}
     defaults: dict[str, Any] = {}
     docs: dict[str, str] = {}
-    for parent in bases_of(module, class_name):
+    for parent in reversed(list(bases_of(module, class_name))):  # of several, the first one has its way
         inherited = class_facts(*parent)
         literals |= inherited.literals
         defaults |= inherited.defaults

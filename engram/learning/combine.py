@@ -67,6 +67,9 @@ class Combined(Method):
     def plain_loss(self) -> bool:
         return self._sole["loss"].plain_loss
 
+    def needs_boundaries(self) -> bool:
+        return any(member.needs_boundaries() for member in self._members)
+
     def kept_bytes(self, net: nn.Module, pixels: int) -> int:
         return sum(member.kept_bytes(net, pixels) for member in self._members)
 

@@ -108,7 +108,7 @@ def loss_and_gradients(learner: Learner, net: MLPNet, batch: Batch) -> tuple[Ten
 def loss_and_delta(learner: Learner, logits: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
     """The learner's own loss and its gradient at the logits, by the kernels that autograd would call."""
     several = learner.tasks.kind == "task" and len(batch.tasks) > 1
-    if learner.training.label_smoothing or several or not learner.tasks.only_classes:
+    if learner.training.label_smoothing or several or learner.unseen or not learner.tasks.only_classes:
         with torch.enable_grad():
             logits = logits.detach().requires_grad_()
             loss = learner.loss_of(logits, batch)

@@ -10,16 +10,9 @@ from functools import cache
 from typing import Any
 
 DECLARATIONS = (
-    "kept",
-    "working",
-    "needs",
-    "target_kinds",
-    "optimizer",
-    "networks",
-    "gradient_stage",
-    "checkpoints",
-    "gradient_steps",
-)
+    "kept", "working", "needs", "without_boundaries", "target_kinds", "optimizer", "networks", "gradient_stage",
+    "checkpoints", "gradient_steps",
+)  # fmt: skip
 """What a class says about itself: class attributes, not hyper-parameters."""
 STAGES = ("read", "add", "project")
 KNOWN_NEEDS = ("boundaries", "task identity", "past data")

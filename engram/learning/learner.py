@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import inspect
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
 from functools import cache
@@ -74,6 +74,9 @@ class Training:
     """Further fields of the optimiser, such as `eps=1e-7` or `rho=0.95`; also as flags: --optimizer.eps 1e-7."""
     augment: tuple[str, ...] = ()
     """Random changes of the images trained on: `crop4` (pad by 4 pixels and crop), `flip` (left and right)."""
+    boundary_every: int = 0
+    """On a stream without boundaries, steps after which methods that need boundaries consolidate, as if a task had
+    ended; 0: never."""
     precision: Precision = "fp32"
     """Of the matrix products and convolutions of a training step; weights, optimiser state, losses, importances and
     evaluation are always fp32. bf16 is refused on processors without bfloat16 products."""
@@ -86,7 +89,7 @@ class Training:
         check_epochs(self.epochs)
         if isinstance(self.epochs, tuple) and self.epochs[0] == self.epochs[1]:  # one setting, one key
             object.__setattr__(self, "epochs", self.epochs[0])
-        for name, least in (("steps", 0), ("batch", 1)):
+        for name, least in (("steps", 0), ("batch", 1), ("boundary_every", 0)):
             if getattr(self, name) < least:
                 raise ValueError(f"{name} {getattr(self, name)} is out of range; give a whole number, {least} or more")
         for name in ("momentum", "weight_decay", "clip"):
@@ -123,6 +126,11 @@ class Training:
     def for_task(self, number: int) -> Training:
         """As a task is trained, the first being number 0: `epochs` is one number."""
         return replace(self, epochs=self.epochs[min(number, 1)]) if isinstance(self.epochs, tuple) else self
+
+    def samples_for(self, images: int) -> int:
+        """Samples that a task of so many images has on a stream without boundaries, where no batch is cut short."""
+        epochs = self.epochs[0] if isinstance(self.epochs, tuple) else self.epochs
+        return self.steps * self.batch or epochs * images
 
     def steps_for(self, images: int) -> int:
         """Optimiser steps that a task of so many images takes; the first task if epochs are two numbers."""
@@ -200,6 +208,12 @@ class Learner:
         on from the size of the method's data."""
         self.steps_before_task = self.steps_of_run = 0
         """Steps of all tasks before this one, and of all tasks, as they follow from `pass_sizes`."""
+        self.told = True
+        """Whether it is told where tasks begin and end."""
+        self.seen: tuple[int, ...] | None = None
+        """Outputs whose labels were shown so far, in class learning on a stream without boundaries; else None."""
+        self.unseen: tuple[int, ...] = ()
+        """Outputs that `active` includes although their labels were not shown yet: a stream may show 3 before 2."""
         self.network_replaced = False
         """Whether the method trains another network than the one asked for."""
         self.params: Params = [p for p in self.net.parameters() if p.requires_grad]
@@ -326,7 +340,14 @@ class Learner:
 
     def active(self, task: int) -> slice:
         """The outputs in play for a task: its own head, those seen so far, or all."""
+        if self.seen is not None:
+            return slice(0, self.seen[-1] + 1 if self.seen else self.tasks.outputs)
         return self.tasks.active(task, self.task)
+
+    def see(self, labels: Iterable[int]) -> None:
+        """Adds labels to those that a stream has shown so far."""
+        self.seen = tuple(sorted({*(self.seen or ()), *labels}))
+        self.unseen = tuple(sorted({*range(self.seen[-1])} - {*self.seen})) if self.seen else ()
 
     def loss(self, batch: Batch) -> Tensor:
         """Mean cross-entropy, each sample over its active outputs, with smoothed labels if training asks for it; by the
@@ -338,6 +359,9 @@ class Learner:
         if not self.tasks.only_classes:
             return loss_by_head(self, logits, batch)
         smoothing = self.training.label_smoothing
+        if self.unseen:
+            seen = torch.tensor(self.seen, device=logits.device)
+            return cross_entropy(logits[:, seen], torch.searchsorted(seen, batch.y), label_smoothing=smoothing)
         if self.tasks.kind != "task" or len(batch.tasks) == 1:
             outputs = self.active(batch.tasks[0])
             start = outputs.start
@@ -372,6 +396,8 @@ class Learner:
             tasks: Those that may occur in t.
             mask: Whether outputs that are not active are left out.
         """
+        if mask and self.unseen:
+            scores = scores.index_fill(1, torch.tensor(self.unseen, device=scores.device), float("-inf"))
         if self.tasks.kind != "task":
             outputs = self.active(tasks[0]) if mask else slice(0, self.tasks.outputs)
             return scores[:, outputs].argmax(1) + outputs.start

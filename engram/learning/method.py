@@ -33,6 +33,9 @@ class Method:
     """Attributes held while a task is trained (teachers, path integrals); in the ledger, not in checkpoints."""
     needs: ClassVar[frozenset[str]] = frozenset()
     """Of {"boundaries", "task identity", "past data"}."""
+    without_boundaries: ClassVar[tuple[str, ...]] = ()
+    """A field and its value, with which the method does not need the boundaries that `needs` names; a literal, so that
+    tables can say so."""
     target_kinds: ClassVar[tuple[str, ...]] = ("classes",)
     """What tasks may have to predict: of classes, values, labels. It is refused for others, so that no method treats
     values or labels as classes by mistake."""
@@ -68,6 +71,13 @@ class Method:
     def plain_loss(self) -> bool:
         """Whether the loss is the learner's own, whose gradients may have a closed form."""
         return type(self).loss is Method.loss
+
+    def needs_boundaries(self) -> bool:
+        """Whether it has to be told where tasks end, with its present hyper-parameters."""
+        if self.without_boundaries:
+            field, value = self.without_boundaries
+            return "boundaries" in self.needs and getattr(self, field) != value
+        return "boundaries" in self.needs
 
     def members(self) -> Sequence[Method]:
         """The methods that this one is made of: itself."""

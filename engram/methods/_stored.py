@@ -147,6 +147,8 @@ def active_outputs(learner: Learner, batch: Batch) -> Tensor:
     active = torch.zeros(len(learner.tasks), learner.tasks.outputs, dtype=torch.bool, device=batch.t.device)
     for task in tasks:
         active[task, learner.active(task)] = True
+    if learner.unseen:
+        active[:, list(learner.unseen)] = False
     rows = batch.t if learner.tasks.kind == "task" else torch.full_like(batch.t, tasks[0])
     return active[rows]
 

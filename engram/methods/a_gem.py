@@ -31,6 +31,7 @@ class AGEM(StoredReplay):
     """Added to the squared length of the reference gradient; van de Ven et al. (2022) have 1e-7."""
 
     needs = frozenset({"boundaries", "past data"})
+    without_boundaries = ("memory", "reservoir")
     optimizer = "sgd"
     gradient_stage = "project"  # the whole step is projected
 

@@ -34,9 +34,11 @@ class ER(StoredReplay):
     """reservoir: a uniform sample of the stream; per-class: random images of each class at the end of its task, an
     equal number of all classes of the scenario (van de Ven et al., 2022)."""
 
+    needs = frozenset({"past data"})
+
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.memory == "per-class":
+        if self.memory == "per-class" or self.mixing == "by-task":
             self.needs = frozenset({"boundaries", "past data"})  # type: ignore[misc]
 
     def rule(self) -> Rule:

@@ -23,14 +23,14 @@ class MIR(StoredReplay):
     replay: int = 10
     """Images replayed per step: of the candidates, those whose loss a step on the new batch would raise most."""
     candidates: int = 50
-    """Images of past tasks drawn per step."""
+    """Images drawn per step: of past tasks, or of the whole stream if the learner is not told where tasks end."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
         check_image_count("candidates", self.candidates)
 
     def loss(self, learner: Learner, batch: Batch) -> Tensor:
-        drawn = self.buffer.draw(self.candidates, past=True)
+        drawn = self.buffer.draw(self.candidates, past=learner.told)
         if drawn is None:
             return learner.loss(batch)
         rows = interference(learner, batch, drawn).topk(min(self.replay, len(drawn.y))).indices

@@ -67,7 +67,8 @@ class Checkpoints:
 
 def file_name(checkpoint: Checkpoint) -> str:
     epoch = f"-epoch-{checkpoint['epoch']}" if checkpoint["epoch"] else ""
-    return f"task-{checkpoint['task']}{epoch}.pt"
+    step = f"-step-{checkpoint['step']}" if checkpoint.get("step") else ""
+    return f"task-{checkpoint['task']}{epoch}{step}.pt"
 
 
 def packed(checkpoint: Checkpoint, key: str) -> bytes:

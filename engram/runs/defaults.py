@@ -73,7 +73,7 @@ def applies(
 ) -> bool:
     """Whether all conditions of a rule hold."""
     return (
-        any(fnmatchcase(name.front, pattern) for pattern in when.get("scenario", ("*",)))
+        any(fnmatchcase(front, pattern) for front in name.fronts for pattern in when.get("scenario", ("*",)))
         and name.kind in when.get("kind", (name.kind,))
         and ("method" not in when or bool(set(members) & set(when["method"])))
         and ("only" not in when or (len(members) == 1 and members[0] in when["only"]))

@@ -239,6 +239,8 @@ def complete_record(record: Record, outcome: Outcome) -> Record:
             "peak_mb": round(peak_mb()),
             "resumed_after_task": outcome.resumed_after_task,
             "resumed_after_epoch": outcome.resumed_after_epoch,
+            **({"resumed_after_step": outcome.resumed_after_step} if outcome.resumed_after_step else {}),
+            **({"told_boundaries": outcome.told_boundaries} if outcome.told_boundaries else {}),
             **({"network": outcome.network} if outcome.network else {}),
         },
     )

@@ -17,6 +17,7 @@ from engram.core.code import hash_code
 from engram.core.facts import COMPUTED, class_facts
 from engram.core.registry import AUGMENTATIONS, METHODS, METRICS, NETS, SCENARIOS
 from engram.runs.records import Record, canonical, supersedes
+from engram.scenarios.names import maker_of
 
 OWN_CODE = "own code"
 """What a spec states beside the fields of a part from outside the package: a hash of its code."""
@@ -59,13 +60,13 @@ class Setting:
 
     def defaults(self) -> dict[str, Any]:
         """The defaults of all classes that the setting consists of."""
-        return class_defaults(scenario_class(self.scenario), self.members, str(self.values.get("net.name", "mlp")))
+        return class_defaults(maker_of(self.scenario), self.members, str(self.values.get("net.name", "mlp")))
 
     def with_values(self, changes: Mapping[str, Any], sources: Mapping[str, str] | None = None) -> Setting:
         """The setting with other values; a value that is a default is left out."""
         merged = {**self.values, **changes}
         net = str(merged.get("net.name", "mlp"))
-        usual = class_defaults(scenario_class(self.scenario), self.members, net)
+        usual = class_defaults(maker_of(self.scenario), self.members, net)
         kept = {name: value for name, value in merged.items() if differs(value, usual.get(name, COMPUTED))}
         if net != self.values.get("net.name", "mlp"):  # another network has other fields
             kept = {n: v for n, v in kept.items() if not n.startswith("net.") or n in usual or n == "net.name"}
@@ -73,7 +74,7 @@ class Setting:
 
     def with_own_code(self) -> Setting:
         """The setting with a hash of all its parts that come from files: edited code is another setting."""
-        parts = [("scenario", SCENARIOS, scenario_class(self.scenario)), ("net", NETS, str(self.value("net.name")))]
+        parts = [("scenario", SCENARIOS, maker_of(self.scenario)), ("net", NETS, str(self.value("net.name")))]
         parts += [("method" if len(self.members) == 1 else f"method.{m}", METHODS, m) for m in self.members]
         own: dict[str, Any] = {group: registry.added[name] for group, registry, name in parts if name in registry.added}
         hashes = {f"{group}.{OWN_CODE}": code for group, entry in own.items() if (code := hash_code(entry))}
@@ -92,11 +93,6 @@ def show(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:g}"
     return " ".join(show(v) for v in value) if isinstance(value, list | tuple) else str(value)
-
-
-def scenario_class(scenario: str) -> str:
-    """The name of the recipe that a scenario's name begins with; empty if it is not one of the registry's."""
-    return "queue" if scenario.startswith("long-queue") else SCENARIOS.first_name(scenario.rpartition("/")[0])
 
 
 def class_defaults(scenario: str, members: Iterable[str], net: str) -> dict[str, Any]:
@@ -139,7 +135,7 @@ def setting_of_record(record: Record) -> Setting:
     """The setting that a record was made with."""
     given = dict(flat_values(record.spec))
     net = str(given.get("net.name", "mlp"))
-    usual = class_defaults(scenario_class(record.scenario), record.method.split("+"), net)
+    usual = class_defaults(maker_of(record.scenario), record.method.split("+"), net)
     values = {name: value for name, value in given.items() if differs(value, usual.get(name, COMPUTED))}
     return Setting(record.scenario, record.method, values)
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import torch
+from torch import Tensor
 
 from engram.core.streams import stream
 from engram.scenarios.categorize import MAX_IMAGES, Category, Sample, categorize_samples
 from engram.scenarios.network_test import NETWORK_IMAGES
-from engram.scenarios.task import Tasks
+from engram.scenarios.task import Data, Tasks
 
+STRETCHES = 9
+"""Parts that a stream of a single task is cut into, to see what changes along it."""
 MANY_TASKS = 20
 """With more tasks than this, half as many images per task are compared, in a quarter of the time."""
 
@@ -17,13 +20,21 @@ def categorize_tasks(tasks: Tasks) -> Category:
     """The kind of a scenario, measured on its training images and outputs alone."""
     samples = []
     share = 1 if len(tasks) <= MANY_TASKS else 2
-    for task in tasks:
-        rows = torch.randperm(len(task.train), generator=stream(0, "category", task.index))[: NETWORK_IMAGES // share]
-        pixels = task.train.batch(rows.to(task.train.device)).x
-        labels = torch.cat([leaf.y for leaf in task.train.leaves()])
+    for number, (data, own) in enumerate(parts_in_order(tasks)):
+        rows = own[torch.randperm(len(own), generator=stream(0, "category", number))[: NETWORK_IMAGES // share]]
+        pixels = data.batch(rows.to(data.device)).x
+        labels = torch.cat([leaf.y for leaf in data.leaves()])[own.to(data.device)]
         if labels.ndim == 2:  # values and labels have a head of their own, so its number stands for them
-            head = tasks.heads[task.index].start
-            labels = labels[:, 0].long() if task.targets == "classes" else torch.full_like(labels[:, 0].long(), head)
+            head, what = tasks.heads[number].start, tasks[number].targets
+            labels = labels[:, 0].long() if what == "classes" else torch.full_like(labels[:, 0].long(), head)
         samples.append(Sample(pixels.double().cpu().numpy(), labels.cpu().numpy()))
     shape = tasks.shape if len(tasks.shape) == 3 else ()
     return categorize_samples(samples, "multi" if tasks.kind == "task" else "single", shape, MAX_IMAGES // share)
+
+
+def parts_in_order(tasks: Tasks) -> list[tuple[Data, Tensor]]:
+    """The training data of each task and their rows; a single task, which is a stream in order, in stretches."""
+    if len(tasks) > 1:
+        return [(task.train, torch.arange(len(task.train))) for task in tasks]
+    train = tasks[0].train
+    return [(train, rows) for rows in torch.arange(len(train)).tensor_split(STRETCHES)]

@@ -19,6 +19,7 @@ PREPARATION: dict[str, tuple[dict[str, Any], str]] = {
 """Default preparation of a dataset's images, and the source of these values."""
 RECIPE_PREPARATION: dict[str, tuple[dict[str, Any], str]] = {
     "rotated": ({"pad": 0, "normalize": None}, "Buzzega et al., 2020"),
+    "mnist-360": ({"pad": 0, "normalize": None}, "Buzzega et al., 2020"),
 }
 """Preparation by recipe, if it is another one than the dataset's."""
 OTHER_PREPARATION: tuple[dict[str, Any], str] = ({"pad": 0, "normalize": "train"}, "engram's choice")
@@ -26,15 +27,12 @@ OTHER_PREPARATION: tuple[dict[str, Any], str] = ({"pad": 0, "normalize": "train"
 LONG_QUEUE, WITH, LETTERS = "long-queue", "long-queue-with-", "emnist-letters"
 STAND_IN = "cyrillic-letters"
 """Replaces EMNIST letters if they cannot be downloaded; the scenario's name then says so."""
+ONLINE, BLURRY = "online-", "blurry-"
+"""What the name of a scenario may begin with: trained in one epoch of small batches; with tasks that overlap."""
 NAMED_SCENARIOS = (
-    "split-mnist",
-    "permuted-mnist",
-    "rotated-mnist",
-    "repeating-split-mnist",
-    "split-fashion-mnist",
-    "split-cifar10",
-    LONG_QUEUE,
-)
+    "split-mnist", "permuted-mnist", "rotated-mnist", "repeating-split-mnist", "split-fashion-mnist", "split-cifar10",
+    LONG_QUEUE, "blurry-split-mnist", "blurry-rotated-mnist", "online-split-mnist", "online-split-cifar10", "mnist-360",
+)  # fmt: skip
 """The scenarios that `engram ls` lists; their names work with any other dataset too."""
 
 
@@ -50,22 +48,41 @@ class ScenarioName(NamedTuple):
     images: str
     """One dataset, or several for a queue: `mnist+svhn`."""
     kind: str
+    online: bool = False
+    """Whether it was asked for with `online-`: a way to train, of which the scenario's own name says nothing."""
 
     def __str__(self) -> str:
-        return f"{self.front}/{self.kind}"
+        return self.front if has_one_kind(self.maker) else f"{self.front}/{self.kind}"
+
+    @property
+    def fronts(self) -> tuple[str, ...]:
+        """What the patterns of defaults may match: the name, the name of what is blurred, and `online-` with these."""
+        names = tuple(dict.fromkeys((self.front, self.front.removeprefix(BLURRY))))
+        return (*names, *(f"{ONLINE}{name}" for name in names)) if self.online else names
 
     @property
     def front(self) -> str:
         """The name without its kind."""
+        if has_one_kind(self.maker):
+            usual = SCENARIOS.facts(self.maker).literals["dataset"]
+            return self.maker if self.images == usual else f"{self.maker}-{self.images}"
         letters = self.images.split("+")[2] if self.images.count("+") == 4 else ""
-        if (self.maker, self.images) != ("queue", long_queue(letters)):
+        blurry = BLURRY if self.maker.startswith(BLURRY) else ""
+        if (self.maker, self.images) != (f"{blurry}queue", long_queue(letters)):
             return f"{self.maker}-{self.images}"
-        return LONG_QUEUE if letters == LETTERS else f"{WITH}{letters}"
+        return f"{blurry}{LONG_QUEUE}" if letters == LETTERS else f"{blurry}{WITH}{letters}"
 
 
 def parse_name(text: str) -> ScenarioName:
     """Parse a scenario's name; an unknown one is refused with the nearest names."""
+    online, text = text.startswith(ONLINE), text.removeprefix(ONLINE)
     front, slash, kind = text.rpartition("/")
+    if has_one_kind(maker := SCENARIOS.first_name(front or text)):
+        if slash:
+            raise ScenarioError(f"scenario {text!r} has one kind only; write {front}")
+        facts = SCENARIOS.facts(maker)
+        images = text.removeprefix(maker).removeprefix("-") or facts.literals["dataset"]
+        return ScenarioName(maker, images, str(facts.defaults["kind"]), online)
     if not slash:
         raise ScenarioError(
             f"scenario {text!r} has no kind; write for example {NAMED_SCENARIOS[0]}/class, with one of the kinds "
@@ -75,39 +92,58 @@ def parse_name(text: str) -> ScenarioName:
         near = difflib.get_close_matches(kind.lower(), KINDS, n=1)
         hint = f"did you mean {front}/{near[0]}? " if near else ""
         raise ScenarioError(f"scenario {text!r} does not end in a kind; {hint}choose from {', '.join(KINDS)}")
-    if front == LONG_QUEUE:
-        front = f"queue-{long_queue()}"
-    elif front.startswith(WITH):
-        front = f"queue-{long_queue(front.removeprefix(WITH))}"
+    blurry, plain = (BLURRY if front.startswith(BLURRY) else ""), front.removeprefix(BLURRY)
+    if plain == LONG_QUEUE:
+        front = f"{blurry}queue-{long_queue()}"
+    elif plain.startswith(WITH):
+        front = f"{blurry}queue-{long_queue(plain.removeprefix(WITH))}"
     maker = SCENARIOS.first_name(front)
     dataset = front.removeprefix(f"{maker}-") if maker else ""
     if not maker or dataset == front or not all(dataset.split("+")):
-        patterns = [f"{name}-SET{'+SET' * takes_several(name)}/KIND" for name in SCENARIOS]
+        patterns = [f"{name}-SET{'+SET' * takes_several(name)}/KIND" for name in SCENARIOS if not has_one_kind(name)]
+        known = [name if has_one_kind(name) else f"{name}/{kind}" for name in NAMED_SCENARIOS]
         raise ScenarioError(
-            unknown("scenario", text, [f"{name}/{kind}" for name in NAMED_SCENARIOS], nearest=2)
+            unknown("scenario", text, known, nearest=2)
             + f", or write {' or '.join(patterns)} with datasets from {', '.join(CATALOG)}, or your own file.npz"
         )
-    return ScenarioName(maker, dataset, kind)
+    return ScenarioName(maker, dataset, kind, online)
+
+
+def has_one_kind(maker: str) -> bool:
+    """Whether a recipe has one kind and a dataset of its own, so that its name is a scenario's: `mnist-360`."""
+    return maker in SCENARIOS and "dataset" in SCENARIOS.facts(maker).literals
 
 
 def is_name(text: str) -> bool:
     """Whether a word can only be the name of a scenario."""
+    text = text.removeprefix(ONLINE)
     front = text.rpartition("/")[0]
-    return "/" in text and (bool(SCENARIOS.first_name(front)) or front.startswith(LONG_QUEUE))
+    if has_one_kind(SCENARIOS.first_name(text)):
+        return True
+    return "/" in text and (bool(SCENARIOS.first_name(front)) or front.removeprefix(BLURRY).startswith(LONG_QUEUE))
+
+
+def maker_of(text: str) -> str:
+    """The recipe that a scenario's name begins with; empty if it is not one of the registry's."""
+    text = text.removeprefix(ONLINE)
+    blurry = BLURRY if text.startswith(BLURRY) else ""
+    if text.removeprefix(BLURRY).startswith(LONG_QUEUE):
+        return f"{blurry}queue"
+    return SCENARIOS.first_name(text.rpartition("/")[0] or text)
 
 
 def with_letters(text: str, letters: str) -> str:
     """The name of the long queue with another dataset of letters; other scenarios have none to replace."""
     name = parse_name(text)
-    if not name.front.startswith(LONG_QUEUE):
+    if not name.front.removeprefix(BLURRY).startswith(LONG_QUEUE):
         raise ScenarioError(f"letters {letters}: {text} has no letters to replace; only {LONG_QUEUE}/KIND has")
-    return str(ScenarioName("queue", long_queue(letters), name.kind))
+    return f"{ONLINE if name.online else ''}{name._replace(images=long_queue(letters))}"
 
 
 def preparation(name: ScenarioName) -> tuple[dict[str, Any], str]:
     """The fields that a named scenario sets by default, and their source."""
     usual = OTHER_PREPARATION if takes_several(name.maker) else PREPARATION.get(name.images, OTHER_PREPARATION)
-    return RECIPE_PREPARATION.get(name.maker, usual)
+    return RECIPE_PREPARATION.get(name.maker.removeprefix(BLURRY), usual)
 
 
 def takes_several(maker: str) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -19,6 +20,8 @@ from engram.scenarios.task import Pixels, Tasks
 
 ROTATIONS = 20
 """Number of tasks by default (Buzzega et al., 2020)."""
+PIECE = 128
+"""Images that are turned at a time if each has its own angle: their coordinates stay in the processor's cache."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -112,19 +115,40 @@ class Rotation:
         return total.add_(0.5).floor_().clamp_(0, 255).to(x.dtype)
 
 
-def source_places(degrees: float, height: int, width: int) -> tuple[Tensor, Tensor]:
-    """(column, row) of the source of each pixel, flat, in coordinates of pixel edges.
+def source_places(degrees: float | Sequence[float], height: int, width: int) -> tuple[Tensor, Tensor]:
+    """(column, row) of the source of each pixel, flat, in coordinates of pixel edges; a row for each of several angles.
 
     A counter-clockwise rotation about the centre; Pillow's arithmetic, in double precision throughout.
     """
     # rounded as Pillow does: cos 45° and sin 45° become equal, and coordinates that cancel are on one side of an edge
-    cos, sin = (round(f(math.radians(degrees)), 15) for f in (math.cos, math.sin))
+    angles = list(degrees) if isinstance(degrees, Sequence) else [degrees]
+    cos, sin = (
+        torch.tensor([round(f(math.radians(angle)), 15) for angle in angles], dtype=torch.float64)[:, None]
+        for f in (math.cos, math.sin)
+    )
     y, x = torch.meshgrid(
         torch.arange(height, dtype=torch.float64) + 0.5 - height / 2,
         torch.arange(width, dtype=torch.float64) + 0.5 - width / 2,
         indexing="ij",
     )
-    return (cos * x - sin * y + width / 2).flatten(), (sin * x + cos * y + height / 2).flatten()
+    x, y = x.flatten(), y.flatten()
+    column, row = cos * x - sin * y + width / 2, sin * x + cos * y + height / 2
+    return (column, row) if isinstance(degrees, Sequence) else (column[0], row[0])
+
+
+def rotate_each(x: Tensor, degrees: Sequence[float], shape: tuple[int, int, int]) -> Tensor:
+    """Turns each flat image by its own angle, with the pixels of the nearest neighbour: as `Rotation`, bit for bit."""
+    channels, height, width = shape
+    out = torch.empty_like(x)
+    for start in range(0, len(x), PIECE):
+        column, row = source_places(degrees[start : start + PIECE], height, width)  # (images, height · width)
+        column, row = column.floor_(), row.floor_()
+        inside = (column >= 0) & (column < width) & (row >= 0) & (row < height)
+        source = (row.clamp_(0, height - 1) * width + column.clamp_(0, width - 1)).long().to(x.device)
+        images = x[start : start + PIECE].view(len(source), channels, -1)
+        turned = images.gather(2, source[:, None].expand_as(images)).mul_(inside[:, None].to(images))
+        out[start : start + PIECE] = turned.view(len(source), -1)
+    return out
 
 
 def rotate(images: Images, tasks: int | None = None, **options: Any) -> Rotate:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import NamedTuple, overload
+from typing import TYPE_CHECKING, NamedTuple, overload
 
 import torch
 from torch import Tensor
@@ -17,6 +17,9 @@ from engram.data.images import ClosedDataError as ClosedDataError
 from engram.data.targets import Targets
 from engram.scenarios.kinds import Kind, ScenarioError
 from engram.scenarios.loader import Loader, Part
+
+if TYPE_CHECKING:
+    from engram.scenarios.stream import Stream
 
 LOADED_BYTES = 600_000_000
 """If a task's pixels fit into this as floats, they are converted once per task, else batch by batch."""
@@ -295,6 +298,12 @@ class Tasks(Sequence[Task]):
     outputs: int
     shape: tuple[int, ...]
     """Of the network's input: (channels, height, width) of an image, (features,) of a vector."""
+    stream: Stream | None = None
+    """How the tasks are shown if the learner is not told where they begin and end; None: it is told."""
+
+    def for_batch(self, batch: int) -> Tasks:
+        """The same tasks, drawn for batches of this size if that makes a difference."""
+        return self if self.stream is None else self.stream.tasks_for_batch(self, batch)
 
     def __len__(self) -> int:
         return len(self.tasks)

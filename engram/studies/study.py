@@ -9,7 +9,8 @@ from typing import Any, Literal
 from engram.core.messages import select, unknown
 from engram.core.registry import METHODS
 from engram.runs.defaults import Protocol, choose_values, default_setting, plain_setting
-from engram.runs.setting import Setting, class_defaults, scenario_class
+from engram.runs.setting import Setting, class_defaults
+from engram.scenarios.names import maker_of
 
 GROUPS_OF_VALUES = ("scenario", "net", "training", "evaluation")
 
@@ -237,7 +238,7 @@ def method_title(method: str) -> str:
 
 def check_fields_exist(values: Mapping[str, Any], scenario: str, method: str, net: str, where: str) -> None:
     """Refuses values of fields that do not exist: a misspelt one would silently change nothing."""
-    known = class_defaults(scenario_class(scenario), method.split("+"), net)
+    known = class_defaults(maker_of(scenario), method.split("+"), net)
     for name in values:
         if name not in known:
             group, _, short = name.rpartition(".")

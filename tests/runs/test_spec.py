@@ -35,7 +35,7 @@ OTHER = {
         "drop_last": True, "reset_optimizer": True, "schedule": "cosine", "schedule_over": "run", "warmup": 5,
         "lr_end": 0.1, "lr_drops": (0.9,), "lr_factor": 0.5, "clip": 1.0, "label_smoothing": 0.1,
         "nesterov": True, "betas": (0.8, 0.9), "augment": ("flip",), "optimizer_options": ("eps=0.5",),
-        "precision": "bf16",
+        "precision": "bf16", "boundary_every": 100,
     },
     eg.Evaluation: {"mask": False, "forward_transfer": True, "evaluate_every": 10, "give_task_identity": True,
                     "keep": ("net",)},

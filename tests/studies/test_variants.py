@@ -44,7 +44,7 @@ def test_the_variants_of_table_2():
         ("table3", "online-ewc/per-sample", "domain", {"method.estimator": ("batch", "sample")}),
         ("table3", "sgd/text", "task", {"training.lr": (0.01, 0.001)}),
         # one slot is the method's own, and it trains on new data alone
-        ("table2", "gem/textbook", "class", {"method.slots_per_task": (2, 1)}),
+        ("table2", "gem/textbook", "class", {"method.slots_per_task": (2, 1), "method.shares": (None, "so-far")}),
     ],
 )
 def test_a_variant_is_its_row_but_for_what_it_names(table, name, column, changed):

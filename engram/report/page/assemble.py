@@ -28,7 +28,7 @@ from engram.studies.study import Study, method_title
 
 MOST_RUNS_LISTED, LEAST_RUNS_LISTED = 5_000, 3
 """Runs that the page lists one by one, with matrices and curves: in all, about 10 MB; and at least of each setting."""
-OF_THE_RUN = ("peak_mb", "resumed_after_task", "resumed_after_epoch")
+OF_THE_RUN = ("peak_mb", "resumed_after_task", "resumed_after_epoch", "resumed_after_step")
 """Parts of a run's environment that belong to the run rather than to the machine."""
 
 
@@ -124,7 +124,7 @@ def run_data(run: Record, offline: Record | None, environments: list[dict[str, A
         "steps": run.steps,
         "seconds": run.seconds,
         "peak_mb": run.environment.get("peak_mb"),
-        "resumed": any(run.environment.get(f"resumed_after_{what}") for what in ("task", "epoch")),
+        "resumed": any(run.environment.get(f"resumed_after_{what}") for what in ("task", "epoch", "step")),
         "environment": environments.index(machine),
         "accuracy": run.accuracy,
         "curve": [[at.get(name) for name in ("step", "task", "current", "first")] for at in run.curve],

@@ -1,0 +1,109 @@
+"""One step of training, and what guards it: finite losses, seeded layers, a freshly drawn network."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from engram.core.streams import own_global_generators, seed_global_generators, seed_of
+from engram.learning import fast
+from engram.learning.augment import check_augmentable
+from engram.learning.learner import Learner, Training
+from engram.learning.method import Method
+from engram.learning.precision import check_precision
+from engram.nets.net import Net
+from engram.scenarios.task import Batch, Tasks
+
+CHECK_EVERY = 50
+"""Steps between two looks at whether the loss is still finite (each look waits for the device)."""
+
+
+class DivergedError(ArithmeticError):
+    """The loss, or a weight, is no longer finite."""
+
+
+def new_learner(tasks: Tasks, method: Method, net: Net, training: Training, seed: int, device: torch.device) -> Learner:
+    """A learner with a freshly drawn network."""
+    check_augmentable(training.augment, tasks)
+    check_precision(training.precision, device)
+    with own_global_generators(device):
+        seed_global_generators(seed_of(seed, "init"), device)
+        asked = net.build(tasks.shape, tasks.outputs)
+        before = count_parameters(asked)
+        module = method.network(asked, tasks)
+        learner = Learner(module, tasks, training, seed, device)
+        learner.network_replaced = module is not asked or count_parameters(module) != before
+        seed_layers(learner, "start")
+        method.start(learner, tasks)
+    return learner
+
+
+def network_facts(learner: Learner) -> dict[str, Any]:
+    """Class and size of the network that is trained."""
+    return {"class": type(learner.net).__name__, "parameters": count_parameters(learner.net)}
+
+
+def count_parameters(net: nn.Module) -> int:
+    return sum(p.numel() for p in net.parameters())
+
+
+def training_of_task(method: Method, training: Training, number: int) -> Training:
+    """How a task is trained, the first being number 0. A method without gradient steps sees every image once."""
+    if method.gradient_steps:
+        return training.for_task(number)
+    return replace(training, epochs=1, steps=0, drop_last=False)
+
+
+def seed_layers(learner: Learner, when: str) -> None:
+    """Seeds the global generators, which dropout and augmentation draw from, by a stream of their own.
+
+    Each epoch has its own, so that a run which is resumed after an epoch draws what it would have drawn.
+    """
+    seed_global_generators(seed_of(learner.seed, f"layers, {when}", learner.task), learner.device)
+
+
+def take_step(learner: Learner, method: Method, batch: Batch) -> Tensor:
+    """One step of training on a batch; its loss, 0 if the network is not trained."""
+    if not method.gradient_steps:
+        method.after_step(learner, batch)
+        return torch.zeros((), device=learner.device)
+    learner.apply_schedule()
+    augmented = learner.augment(batch)
+    with learner.step_precision():
+        loss = backward(learner, method, augmented)
+    method.adjust_gradients(learner, augmented)
+    learner.clip_gradients()
+    learner.optimizer.step()
+    method.after_step(learner, batch)  # images as they are: what it stores can be augmented anew
+    return loss
+
+
+def backward(learner: Learner, method: Method, batch: Batch) -> Tensor:
+    """Fills the gradients of the method's loss, zeros for parameters that it does not depend on, and returns it."""
+    if method.plain_loss and fast.has_closed_form(learner.net):
+        return fast.backward(learner, learner.net, batch)
+    loss = method.loss(learner, batch)
+    learner.optimizer.zero_grad()
+    loss.backward()  # type: ignore[no-untyped-call]
+    for p in learner.params:
+        if p.grad is None:
+            p.grad = torch.zeros_like(p)
+    return loss.detach()
+
+
+def finite(total: Tensor) -> float:
+    """The summed loss, which is never finite again after one loss that is not."""
+    value = float(total)
+    if not math.isfinite(value):
+        raise DivergedError
+    return value
+
+
+def check_weights(learner: Learner) -> None:
+    """Raises if a parameter is no longer finite."""
+    if not all(bool(torch.isfinite(p).all()) for p in learner.params):
+        raise DivergedError
