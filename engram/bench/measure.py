@@ -92,6 +92,7 @@ def make_stepper(spec: Spec, task_number: int = 0) -> tuple[Learner, Method, Tas
         learner.steps += 1
         method.end_task(learner, task)
     learner.training = spec.training
+    learner.new_optimizer()  # the bare loops begin with a fresh one too
     task = curriculum[task_number]
     learner.task = task.index
     method.begin_task(learner, task)
