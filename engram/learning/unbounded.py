@@ -20,10 +20,10 @@ from engram.learning.evaluate import Evaluation
 from engram.learning.learner import Training
 from engram.learning.method import Method
 from engram.learning.step import CHECK_EVERY, check_weights, finite, seed_layers, take_step, training_of_task
-from engram.scenarios.stream import Plan, Reader, Shown, outputs_of
+from engram.scenarios.stream import Plan, Shown, StreamReader, outputs_of
 from engram.scenarios.task import Batch, Task, Tasks, pool
 
-CHECKPOINT_EVERY = 2000
+SAVE_EVERY = 2000
 """Steps between two checkpoints within a stream. There, scratch is deleted and layers are seeded anew, as at a
 boundary: another number gives other bits."""
 MOST_STRETCHES = 10_000
@@ -180,7 +180,7 @@ class StreamLoop:
         summed, self.since = outcome.running
         """Steps since the last nominal end, and the sum of their losses."""
         self.total = torch.tensor(summed, device=self.learner.device)
-        self.reader = Reader(tasks, plan)
+        self.reader = StreamReader(tasks, plan)
         self.learner.training = replace(training, epochs=1, steps=0)  # a stretch is gone over once
         self.learner.told = bool(self.every)
         self.learner.steps_of_run = self.steps
@@ -228,10 +228,10 @@ class StreamLoop:
             self.end_stretch()
         while self.place < len(ends) and ends[self.place] == done:
             self.measure()
-        if boundary or (not self.every and (done in ends or done % CHECKPOINT_EVERY == 0)):
+        if boundary or (not self.every and (done in ends or done % SAVE_EVERY == 0)):
             course.pass_boundary()
             self.seed_at = done
-            if not self.every or done in ends or done // CHECKPOINT_EVERY > (done - self.every) // CHECKPOINT_EVERY:
+            if not self.every or done in ends or done // SAVE_EVERY > (done - self.every) // SAVE_EVERY:
                 course.outcome.running = (finite(self.total), self.since)
                 course.checkpoint(self.place, step=done)
 

@@ -18,6 +18,7 @@ from engram.report.style import BLACK, BROWN, GREY, PALETTE, FigureRecipe, style
 from engram.runs.records import Record
 from engram.scenarios.create import scenario
 from engram.scenarios.names import parse_name
+from engram.scenarios.stream import outputs_of
 from engram.scenarios.task import Data, Task, Tasks
 from engram.studies.hsu2018.queue import STAND_INS
 
@@ -126,7 +127,7 @@ def draw_kind(part: SubFigure, name: str, tasks: Tasks, rows: list[int], samples
 
 def draw_samples(tasks: Tasks, task: Task, count: int) -> list[tuple[NDArray[np.uint8], int]]:
     """Images as stored, permuted if the task is, class by class; y counts from the head's first output."""
-    y = outputs_of(task.train)
+    y = drawn_outputs(task.train)
     head = tasks.heads[task.index]
     classes = torch.unique(y)
     picked = [
@@ -143,9 +144,9 @@ def draw_samples(tasks: Tasks, task: Task, count: int) -> list[tuple[NDArray[np.
     return [(image, int(y[row]) - first) for image, row in zip(images, picked, strict=True)]
 
 
-def outputs_of(data: Data) -> torch.Tensor:
+def drawn_outputs(data: Data) -> torch.Tensor:
     """The output of every image, without reading pixels."""
-    found = torch.cat([leaf.y for leaf in data.leaves()])
+    found = outputs_of(data)
     if found.ndim > 1:
         raise ValueError("a schematic shows classes, and some of these tasks have values or labels")
     return found
@@ -187,7 +188,7 @@ def draw_outputs(ax: Axes, tasks: Tasks, task: Task, rows: list[int]) -> None:
 
 def frequencies(tasks: Tasks, task: Task) -> NDArray[np.float64]:
     """P(Y) of a task's training images over all outputs."""
-    counts = torch.bincount(outputs_of(task.train), minlength=tasks.outputs).numpy()
+    counts = torch.bincount(drawn_outputs(task.train), minlength=tasks.outputs).numpy()
     found: NDArray[np.float64] = counts / counts.sum()
     return found
 

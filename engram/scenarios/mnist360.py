@@ -20,7 +20,7 @@ from engram.scenarios.scenario import ImagePart, Ints, Scenario, count_training_
 from engram.scenarios.stream import Plan, Stream
 from engram.scenarios.task import Pixels, Scaling, Task, Tasks
 
-DIGITS = 9
+DIGITS_SHOWN = 9
 """Digits 0 to 8 occur; a turned 9 would be a 6."""
 CHUNKS, ROUNDS = 6, 3
 DEFAULT_BATCH = 16
@@ -36,10 +36,10 @@ class Stage(NamedTuple):
 
 def stages() -> Iterator[Stage]:
     """Three rounds of the pairs (0, 1), (1, 2), …, (8, 0); each takes a fresh chunk of both, from the last on."""
-    used = [0] * DIGITS
+    used = [0] * DIGITS_SHOWN
     for _ in range(ROUNDS):
-        for first in range(DIGITS):
-            digits = (first, (first + 1) % DIGITS)
+        for first in range(DIGITS_SHOWN):
+            digits = (first, (first + 1) % DIGITS_SHOWN)
             yield Stage(digits, (CHUNKS - 1 - used[digits[0]], CHUNKS - 1 - used[digits[1]]))
             for digit in digits:
                 used[digit] += 1
@@ -98,17 +98,17 @@ class MNIST360(Scenario):
         if self.kind != "class-known":
             raise ScenarioError(f"kind {self.kind}: mnist-360 has one kind, class-known; leave it out")
         (images,) = self.images
-        if images.n_classes != DIGITS + 1:
+        if images.n_classes != DIGITS_SHOWN + 1:
             raise ScenarioError(
                 f"{images.name} has {images.n_classes} classes; mnist-360 takes 10, and leaves out the last"
             )
-        fewest = int(count_training_images(self, images)[:DIGITS].min())
+        fewest = int(count_training_images(self, images)[:DIGITS_SHOWN].min())
         if fewest < CHUNKS**2:
             raise ScenarioError(f"{images.name} has a class of {fewest} training images; mnist-360 needs {CHUNKS**2}")
 
     def sizes(self) -> list[int]:
         """All images, of which some batch sizes leave out a few."""
-        return [int(count_training_images(self, self.images[0])[:DIGITS].sum())]
+        return [int(count_training_images(self, self.images[0])[:DIGITS_SHOWN].sum())]
 
     def tasks(self, seed: int = 0, device: torch.device | str = "cpu") -> Tasks:
         return self.draw(prepare_images(self, self.images[0], device), seed, DEFAULT_BATCH)
@@ -131,10 +131,10 @@ class MNIST360(Scenario):
             0,
             turning(train, shown, "training data"),
             turning(test, draw_test(test, seed, batch), "test data"),
-            self.images[0].classes[:DIGITS],
+            self.images[0].classes[:DIGITS_SHOWN],
         )
         redraw = functools.partial(self.draw, parts, seed)
-        outputs = DIGITS + 1
+        outputs = DIGITS_SHOWN + 1
         return Tasks((task,), self.kind, (slice(0, outputs),), outputs, shape, Turning(redraw, batch, tuple(sizes)))
 
 
@@ -157,9 +157,9 @@ class Turning(Stream):
 
 def draw_training(part: ImagePart, seed: int, batch: int) -> tuple[list[tuple[int, int, float]], list[int]]:
     """((row, digit, angle) of each image in the order in which it is shown, the number of images per step)."""
-    rows = [part.rows_of_class(digit) for digit in range(DIGITS)]
+    rows = [part.rows_of_class(digit) for digit in range(DIGITS_SHOWN)]
     chunks = [cut_into_chunks(own) for own in rows]
-    counters = [0] * DIGITS
+    counters = [0] * DIGITS_SHOWN
     shown: list[tuple[int, int, float]] = []
     sizes = []
     for number, stage in enumerate(stages()):
@@ -185,7 +185,7 @@ def draw_training(part: ImagePart, seed: int, batch: int) -> tuple[list[tuple[in
 def draw_test(part: ImagePart, seed: int, batch: int) -> list[tuple[int, int, float]]:
     """(row, digit, angle) of each test image: independent samples of `batch` images, each without replacement."""
     found = []
-    for digit in range(DIGITS):
+    for digit in range(DIGITS_SHOWN):
         own, rng = part.rows_of_class(digit), stream(seed, "test digit", digit)
         draws: list[Ints] = []
         while sum(map(len, draws)) < len(own):

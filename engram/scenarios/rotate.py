@@ -20,7 +20,7 @@ from engram.scenarios.task import Pixels, Tasks
 
 ROTATIONS = 20
 """Number of tasks by default (Buzzega et al., 2020)."""
-PIECE = 128
+ROTATED_AT_ONCE = 128
 """Images that are turned at a time if each has its own angle: their coordinates stay in the processor's cache."""
 
 
@@ -140,14 +140,14 @@ def rotate_each(x: Tensor, degrees: Sequence[float], shape: tuple[int, int, int]
     """Turns each flat image by its own angle, with the pixels of the nearest neighbour: as `Rotation`, bit for bit."""
     channels, height, width = shape
     out = torch.empty_like(x)
-    for start in range(0, len(x), PIECE):
-        column, row = source_places(degrees[start : start + PIECE], height, width)  # (images, height · width)
+    for start in range(0, len(x), ROTATED_AT_ONCE):
+        column, row = source_places(degrees[start : start + ROTATED_AT_ONCE], height, width)  # (images, height · width)
         column, row = column.floor_(), row.floor_()
         inside = (column >= 0) & (column < width) & (row >= 0) & (row < height)
         source = (row.clamp_(0, height - 1) * width + column.clamp_(0, width - 1)).long().to(x.device)
-        images = x[start : start + PIECE].view(len(source), channels, -1)
+        images = x[start : start + ROTATED_AT_ONCE].view(len(source), channels, -1)
         turned = images.gather(2, source[:, None].expand_as(images)).mul_(inside[:, None].to(images))
-        out[start : start + PIECE] = turned.view(len(source), -1)
+        out[start : start + ROTATED_AT_ONCE] = turned.view(len(source), -1)
     return out
 
 

@@ -86,7 +86,7 @@ class Shown(Data):
         return self.source.leaves()
 
 
-class Reader:
+class StreamReader:
     """Reads the batches of a plan. A task's images are converted once, and held from its first batch to its last."""
 
     def __init__(self, tasks: Tasks, plan: Plan) -> None:

@@ -28,7 +28,7 @@ def images():
 
 @pytest.fixture(autouse=True)
 def _checkpoints_often(monkeypatch):
-    monkeypatch.setattr(unbounded, "CHECKPOINT_EVERY", 11)
+    monkeypatch.setattr(unbounded, "SAVE_EVERY", 11)
 
 
 def blurred(images, kind="class", width=0.8):

@@ -11,7 +11,7 @@ import engram as eg
 from engram.runs.spec import Spec, from_json
 from engram.scenarios.blend import BlurrySplit, draw_tasks
 from engram.scenarios.scenario import ScenarioError
-from engram.scenarios.stream import Reader
+from engram.scenarios.stream import StreamReader
 
 
 def plan_of(scenario, lengths=None, batch=16, seed=0, drop_last=False):
@@ -67,7 +67,7 @@ def test_every_image_is_shown_once_per_epoch():
 def test_a_reader_reads_just_what_the_plan_shows():
     tasks, plan = plan_of(eg.blend(eg.split(numbered(6, train=30), kind="class"), width=1.0))
     images = [number for task in tasks for number in numbers(task.train)]
-    reader, at = Reader(tasks, plan), 0
+    reader, at = StreamReader(tasks, plan), 0
     for step, size in enumerate(plan.sizes):
         batch = reader.batch(step)
         pixels = (batch.x * 255).round().long()
