@@ -15,6 +15,7 @@ from engram.learning.augment import check_augmentable
 from engram.learning.learner import Learner, Training
 from engram.learning.method import Method
 from engram.learning.precision import check_precision
+from engram.nets._start import StartedNet
 from engram.nets.net import Net
 from engram.scenarios.task import Batch, Tasks
 
@@ -35,11 +36,20 @@ def new_learner(tasks: Tasks, method: Method, net: Net, training: Training, seed
         asked = net.build(tasks.shape, tasks.outputs)
         before = count_parameters(asked)
         module = method.network(asked, tasks)
+        check_start_is_used(net, asked, module, method)
         learner = Learner(module, tasks, training, seed, device)
         learner.network_replaced = module is not asked or count_parameters(module) != before
         seed_layers(learner, "start")
         method.start(learner, tasks)
     return learner
+
+
+def check_start_is_used(net: Net, asked: nn.Module, module: nn.Module, method: Method) -> None:
+    """Refuses a method that trains another network than the one whose weights were given or frozen."""
+    if isinstance(net, StartedNet) and not {id(p) for p in asked.parameters()} <= {id(p) for p in module.parameters()}:
+        names = "+".join(type(member).__name__ for member in method.members())
+        what = f"weights {net.begin.weights}" if net.begin.weights else f"freeze {net.begin.freeze}"
+        raise ValueError(f"{what} would have no effect: {names} trains another network than the one it is for")
 
 
 def network_facts(learner: Learner) -> dict[str, Any]:

@@ -150,3 +150,10 @@ def test_a_network_without_an_output_layer_is_refused():
 
     with pytest.raises(ValueError, match="Scaled has no output layer"):
         eg.run(eg.split(IMAGES), eg.Adam(), net=Scaled, freeze="backbone")
+
+
+def test_a_method_with_a_network_of_its_own_does_not_drop_them_without_a_word(tmp_path):
+    path = tmp_path / "mlp.pt"
+    torch.save(eg.MLP(12, 10).build(SHAPE, 4).state_dict(), path)
+    with pytest.raises(ValueError, match=r"weights .* would have no effect: Separate trains another network"):
+        eg.run(eg.split(IMAGES, kind="task"), eg.Separate(layers=(5,)), net=eg.MLP(12, 10), weights=path)
