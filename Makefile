@@ -44,7 +44,7 @@ tables: install  ## the published tables against ours, their variants, and the p
 check-all: .venv/developed  ## the whole contract of every method, network and scenario, also on Ray; about 15 minutes
 	status=0; for name in $$($(BIN)/python -m engram.checks); do \
 		echo "== $$name"; $(BIN)/engram check $$name --engine local ray || status=1; done; \
-	$(BIN)/python -m engram.checks.networks || status=1; exit $$status
+	$(BIN)/python -m engram.checks.pairs || status=1; exit $$status
 
 faults: .venv/developed  ## every call of the disk fails once, in four ways, in a sweep of two runs; two minutes
 	ENGRAM_ALL_FAULTS=1 $(BIN)/python -m pytest tests/runs/test_faults.py -rP | grep -E "points|passed|failed"
