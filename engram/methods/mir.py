@@ -34,8 +34,7 @@ class MIR(StoredReplay):
         if drawn is None:
             return learner.loss(batch)
         rows = interference(learner, batch, drawn).topk(min(self.replay, len(drawn.y))).indices
-        old = Batch(drawn.x[rows], drawn.y[rows], drawn.t[rows], drawn.tasks)
-        return learner.loss(batch) + learner.loss(old)
+        return learner.loss(batch) + learner.loss(drawn.take(rows))
 
 
 @torch.no_grad()

@@ -34,6 +34,11 @@ class Batch(NamedTuple):
     tasks: tuple[int, ...]  # the tasks that may occur in t
     extra: Mapping[str, Tensor] = {}  # what a buffer keeps with its images, such as logits
 
+    def take(self, rows: Tensor) -> Batch:
+        """Some of its images, by their places or by a mask."""
+        extra = {name: column[rows] for name, column in self.extra.items()}
+        return Batch(self.x[rows], self.y[rows], self.t[rows], self.tasks, extra)
+
 
 class Data(ABC):
     """Labelled images that are read in batches. Sums and multiples are views, not copies."""
