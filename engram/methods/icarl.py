@@ -61,6 +61,14 @@ class ICaRL(KeepsImages):
                 f"iCaRL needs new classes in every task, and {tasks.kind} learning has none: all targets would come "
                 "from the old network; choose kind task or class"
             )
+        for task in tasks:
+            head = tasks.heads[task.index]
+            here = {label for leaf in task.train.leaves() for label in leaf.y.unique().tolist()}
+            if here != set(range(head.start, head.stop)):
+                raise ValueError(
+                    f"iCaRL needs tasks of new classes alone, and in task {task.index + 1} classes return or are "
+                    "missing: their targets would come from the old network; choose a scenario without repetition"
+                )
         if self.capacity < tasks.outputs:
             raise ValueError(f"capacity {self.capacity} is below the {tasks.outputs} classes; give one image per class")
         super().start(learner, tasks)

@@ -158,3 +158,10 @@ def test_features_of_length_one_are_compared_with_means_of_length_one():
 def test_a_temperature_that_means_nothing_is_refused():
     with pytest.raises(ValueError, match=r"temperature 0.0.*above 0"):
         eg.ICaRL(temperature=0.0)
+
+
+@pytest.mark.parametrize(("groups", "task"), [(((0, 1), (2, 0), (3,)), 2), (((0, 1), (2, 3), (0, 1)), 3)])
+def test_classes_that_return_are_refused(groups, task):
+    """Their own labels would be replaced by what the old network says of them."""
+    with pytest.raises(ValueError, match=f"in task {task} classes return or are missing"):
+        eg.run(eg.split(blobs(4), groups=groups, kind="class"), eg.ICaRL(capacity=20), net=eg.MLP(8))
