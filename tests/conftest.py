@@ -1,5 +1,7 @@
 """What all tests share: one thread, and MNIST where it can be had."""
 
+import os
+
 import pytest
 import torch
 
@@ -12,6 +14,13 @@ from engram.scenarios.task import Tasks
 def _one_thread() -> None:
     torch.set_num_threads(1)
     torch.set_flush_denormal(True)
+
+
+@pytest.fixture(autouse=True)
+def _one_mode_of_ray(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ray reads once per process whether clusters need a token; test_ray_token.py starts another process with one."""
+    if "RAY_AUTH_MODE" not in os.environ:
+        monkeypatch.setenv("RAY_AUTH_MODE", "disabled")
 
 
 @pytest.fixture(scope="session")

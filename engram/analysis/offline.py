@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from engram.learning import metrics
-from engram.runs.records import Record, offline_of
+from engram.runs.records import Record
+from engram.runs.setting import offline_of
 
 
 def intransigence_of(record: Record, others: Iterable[Record]) -> float | None:

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from engram.checks.facts import BrokenError, Fact, SkippedError, state_fact
-from engram.checks.trials import Trial, made_up_images, make_scenario, make_spec, run_trial, watch_run
+from engram.checks.trials import Trial, made_up_images, make_scenario, make_spec, run_trial, ten_digits, watch_run
 from engram.core.code import SOURCE, hash_code
 from engram.core.registry import METHODS, NETS, SCENARIOS
 from engram.learning.combine import combine
@@ -342,7 +342,9 @@ def check_made(make: Callable[[], Method], engines: Sequence[str], short: bool) 
 
 
 def small_scenario(cls: type[Scenario]) -> Scenario:
-    """A recipe on made-up images; several datasets if it takes several."""
+    """A recipe on made-up images; several datasets if it takes several, ten classes if it names the dataset itself."""
+    if hasattr(cls, "dataset"):
+        return cls(images=(ten_digits(),))
     images = (made_up_images(), made_up_images(1)) if cls.several_datasets else (made_up_images(),)
     return cls(images=images, kind="domain")
 

@@ -13,10 +13,9 @@ from typing import Any
 import numpy as np
 
 from engram.checks.facts import BrokenError, Fact, SkippedError, state_fact
-from engram.checks.trials import made_up_images, make_spec, run_trial
+from engram.checks.trials import made_up_images, make_spec, run_trial, ten_digits
 from engram.core.messages import select
 from engram.core.registry import METHODS
-from engram.data.images import Images
 from engram.nets._start import Start
 from engram.nets.convnet import ConvNet
 from engram.nets.mlp import MLP
@@ -64,14 +63,6 @@ def in_parts(kind: Any) -> Scenario:
         rows, test_rows = np.isin(images.y_train, labels), np.isin(images.y_test, labels)
         parts.append((images.x_train[rows], images.y_train[rows], images.x_test[test_rows], images.y_test[test_rows]))
     return sequence(parts, kind=kind)
-
-
-def ten_digits() -> Images:
-    """Ten classes of 36 images: the least that mnist-360 takes."""
-    rng = np.random.default_rng(0)
-    y, y_test = np.repeat(np.arange(10), 36), np.repeat(np.arange(10), 4)
-    x, x_test = (rng.integers(0, 256, (len(labels), 8, 8), np.uint8) for labels in (y, y_test))
-    return Images(x, y, x_test, y_test, name="ten")
 
 
 def shared_kind(kind: str) -> Any:

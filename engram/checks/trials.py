@@ -8,7 +8,7 @@ import sys
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -47,12 +47,22 @@ def made_up_images(number: int = 0) -> Images:
     return Images(x_train, y_train, x_test, y_test, name=f"made-up-{number}" if number else "made-up")
 
 
+def ten_digits() -> Images:
+    """Ten classes of 36 images: the least that mnist-360 takes."""
+    rng = np.random.default_rng(0)
+    y, y_test = np.repeat(np.arange(10), 36), np.repeat(np.arange(10), 4)
+    x, x_test = (rng.integers(0, 256, (len(labels), 8, 8), np.uint8) for labels in (y, y_test))
+    return Images(x, y, x_test, y_test, name="ten")
+
+
 def make_scenario(kind: str) -> Scenario:
     return Split(images=(made_up_images(),), kind=kind, classes_per_task=2)  # type: ignore[arg-type]
 
 
 def make_spec(method: Method, net: Net, kind: str = "class", seed: int = 0, scenario: Scenario | None = None) -> Spec:
     training = Training(epochs=2, batch=16, lr=0.01, optimizer=method.optimizer)
+    if hasattr(scenario, "dataset"):  # a stream that is shown once
+        training = replace(training, epochs=1)
     return Spec(scenario or make_scenario(kind), method, net, training, seed=seed)
 
 

@@ -22,7 +22,7 @@ from engram.runs.records import read_records
 from engram.studies.catalog import find_study, paper_names, study_names
 from engram.workbench import make_table
 
-CLAIMS, TABLE1 = "claims", "table1"
+CLAIMS, TABLE1, FIRST_PAPER = "claims", "table1", "hsu2018"
 
 
 @dataclass
@@ -31,7 +31,7 @@ class CompareOptions:
 
     table: tyro.conf.Positional[str]
     """table1 (the kinds, read off the data), table2 to table6, another paper's table, a TOML file, or claims: what the
-    papers conclude (of one paper: hsu2018/claims)."""
+    first paper concludes (of another one: buzzega2020/claims)."""
     rows: tuple[str, ...] = ()
     """Only these rows: methods, and variants by their names, as in gem/one-slot; in table5 and table6 numbers of
     tasks."""
@@ -106,7 +106,7 @@ def compare_claims(form: Format, folder: Path, out: Path | None, paper: str) -> 
     from engram.studies.outcomes import examine_claims
 
     try:
-        papers = select("paper", [paper] if paper else (), paper_names())
+        papers = select("paper", [paper or FIRST_PAPER], paper_names())
     except ValueError as error:
         raise WrongCallError(str(error)) from error
     records = read_records(folder)

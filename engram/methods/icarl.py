@@ -63,7 +63,7 @@ class ICaRL(KeepsImages):
             )
         for task in tasks:
             head = tasks.heads[task.index]
-            here = {label for leaf in task.train.leaves() for label in leaf.y.unique().tolist()}
+            here = {label for leaf in task.train.leaves() for label in set(leaf.y.tolist())}
             if here != set(range(head.start, head.stop)):
                 raise ValueError(
                     f"iCaRL needs tasks of new classes alone, and in task {task.index + 1} classes return or are "

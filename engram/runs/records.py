@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
@@ -126,21 +125,6 @@ def supersedes(record: Record, other: Record | None) -> bool:
     """Whether a record counts in the place of an earlier one of its setting and seed, which count once: a success
     stays, until a later one with another key, which other code made."""
     return other is None or other.status != "done" or (record.status == "done" and record.key != other.key)
-
-
-def offline_of(record: Record, others: Iterable[Record]) -> Record | None:
-    """The offline run that intransigence is measured against: of the same scenario, network and seed, and not a trial
-    of a search."""
-    return next(
-        (
-            other
-            for other in others
-            if (other.method, other.status, other.seed) == ("offline", "done", record.seed)
-            and other.search.get("stage") != "trial"
-            and all(other.spec.get(part) == record.spec.get(part) for part in ("scenario", "net"))
-        ),
-        None,
-    )
 
 
 class UnwritableError(OSError):

@@ -220,3 +220,22 @@ def content(record: Record) -> str:
     """The content of the datasets that a run was made with."""
     images = record.spec.get("scenario", {}).get("images", {})
     return json.dumps(sorted(images.values()) if isinstance(images, dict) else images)
+
+
+def offline_of(record: Record, others: Iterable[Record]) -> Record | None:
+    """The offline run that intransigence is measured against: of the same scenario, network and seed, and not a trial
+    of a search. Fields that older records do not state have their defaults."""
+    candidates = [
+        other
+        for other in others
+        if (other.method, other.status, other.seed) == ("offline", "done", record.seed)
+        and (other.scenario, content(other)) == (record.scenario, content(record))
+        and other.search.get("stage") != "trial"
+    ]
+    mine = scenario_and_net(record) if candidates else {}
+    return next((other for other in candidates if scenario_and_net(other) == mine), None)
+
+
+def scenario_and_net(record: Record) -> dict[str, Any]:
+    """What a record's setting says of its scenario and its network."""
+    return {k: v for k, v in setting_of_record(record).values.items() if k.startswith(("scenario.", "net."))}

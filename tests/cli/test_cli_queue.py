@@ -92,7 +92,7 @@ def test_the_cnn_runs_by_a_flag_and_has_its_own_key(engram: Engram, work: Path, 
     assert [answer.status for answer in (mlp, cnn, zero)] == [0, 0, 0]
     nets = [answer.records[0]["spec"]["net"] for answer in (mlp, cnn, zero)]
     assert nets == [
-        {"name": "mlp", "hidden": [400, 400], "heads": "random"},
+        {"name": "mlp", "hidden": [400, 400], "heads": "random", "init": "torch"},
         {"name": "cnn", "heads": "random"},
         {"name": "cnn", "heads": "zero"},
     ]

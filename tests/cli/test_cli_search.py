@@ -118,7 +118,7 @@ def test_a_method_that_looks_at_the_test_images_fails_in_its_trials(engram: Engr
     [
         (["search", "split-tiny/domain"], ["one or more methods"]),
         (["search", "split-tiny/doman", "sgd"], ["'split-tiny/doman'", "split-tiny/domain"]),
-        (["search", "split-tiny/domain", "sdg"], ["'sdg' is unknown", "did you mean sgd"]),
+        (["search", "split-tiny/domain", "sdg"], ["'sdg' is unknown", "did you mean xdg or sgd"]),
         (["search", "split-tiny/domain", "sgd", "sgd"], ["sgd sgd", "twice"]),
         (["search", "split-tiny/domain", "sgd", "--trials", "1"], ["trials 1", "2 or more"]),
         (["search", "split-tiny/domain", "sgd", "--seeds", "0"], ["seeds 0", "1 or more"]),

@@ -235,7 +235,7 @@ def test_a_missing_table_is_what_the_message_names(refused: Refused) -> None:
         ({"x_train": None, "x_test": None}, ["it has no x_train, x_test"]),
         ({"x_test": np.zeros((24, 5, 5), np.uint8)}, ["(6, 6)", "(5, 5)", "same size"]),
         ({"x_train": np.zeros((96, 36), np.uint8)}, ["(36,)", "(6, 6)", "same size"]),
-        ({"y_train": np.linspace(0, 3, 96)}, ["y_train", "float64", "integers"]),
+        ({"y_train": np.linspace(0, 3, 96)}, ["y_train", "float64", "whole numbers"]),
         ({"x_train": np.zeros((0, 6, 6), np.uint8), "y_train": np.zeros(0, int)}, ["x_train is empty"]),
     ],
     ids=lambda value: value[0] if isinstance(value, list) else None,

@@ -44,7 +44,7 @@ def commands(text: str) -> Iterator[list[str]]:
 
 
 def small_images(path: Path, size: int = 28) -> None:
-    """Ten classes, twelve training and four test images each; others for another name."""
+    """Ten classes, 36 training and four test images each; others for another name."""
     rng = np.random.default_rng(zlib.crc32(path.stem.encode()))
 
     def part(each: int):
@@ -53,7 +53,7 @@ def small_images(path: Path, size: int = 28) -> None:
         x[np.arange(len(y)), y] += 150  # a bright row
         return x.astype(np.uint8), y
 
-    (x_train, y_train), (x_test, y_test) = part(12), part(4)
+    (x_train, y_train), (x_test, y_test) = part(36), part(4)
     np.savez(path, x_train=x_train, y_train=y_train, x_test=x_test, y_test=y_test)
 
 

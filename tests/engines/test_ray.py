@@ -23,7 +23,6 @@ def cluster(sweep: Sweep, monkeypatch: pytest.MonkeyPatch) -> Iterator[object]:
     from ray.cluster_utils import Cluster
 
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
-    monkeypatch.setenv("RAY_AUTH_MODE", "disabled")  # Ray was imported before: it would not see a token
     small = {"num_cpus": 1, "object_store_memory": 80 * 2**20}
     found = Cluster(initialize_head=True, head_node_args={**small, "include_dashboard": False})
     found.second = found.add_node(**small)

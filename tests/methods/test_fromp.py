@@ -7,7 +7,8 @@ from helpers import Run, blobs, everything
 from torch import nn
 
 import engram as eg
-from engram.learning.train import backward, new_learner, train
+from engram.learning.step import backward, new_learner
+from engram.learning.train import train
 from engram.methods.fromp import probability_kernels
 
 TRAINING = eg.Training(epochs=2, batch=12, lr=0.01)

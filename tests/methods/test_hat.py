@@ -7,7 +7,8 @@ from helpers import Run, blobs
 
 import engram as eg
 from engram.learning.metrics import forgetting
-from engram.learning.train import backward, new_learner, train
+from engram.learning.step import backward, new_learner
+from engram.learning.train import train
 from engram.methods.hat import compensation
 
 TRAINING = eg.Training(epochs=2, batch=10, lr=0.01)

@@ -18,7 +18,8 @@ from engram.report.page.html import embedded, html
 from engram.report.page.settings import describe_settings, gather_settings, sensitivity_curves
 from engram.runs import records
 from engram.runs.defaults import default_setting
-from engram.runs.records import Record, offline_of
+from engram.runs.records import Record
+from engram.runs.setting import offline_of
 from engram.runs.soundness import is_sound_record
 from engram.studies.catalog import built_in_study, results_of
 from engram.studies.outcomes import examine_claims

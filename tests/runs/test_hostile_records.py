@@ -160,7 +160,7 @@ def test_trials_of_another_grid_do_not_stop_the_ledger(tmp_path: Path) -> None:
 
 def test_all_committed_records_are_sound() -> None:
     said: list[str] = []
-    assert len(read_records(RESULTS, say=said.append)) == 937
+    assert len(read_records(RESULTS, say=said.append)) >= 937
     assert said == []
 
 

@@ -20,7 +20,8 @@ from engram.report.page.settings import (
 from engram.report.page.studies import claims_data, study_data
 from engram.report.selection import family_of
 from engram.runs.index import IndexedRecord
-from engram.runs.records import Record, offline_of
+from engram.runs.records import Record
+from engram.runs.setting import offline_of
 from engram.runs.soundness import RECORDED_METRICS, is_sound_record
 from engram.search.ledger import tuned
 from engram.studies.catalog import built_in_study, study_names
