@@ -21,7 +21,7 @@ SVHN = Path(__file__).parents[3] / "shared/data/svhn-gray.npz"
 N = 600
 """Images per task."""
 Tasks = list[tuple[NDArray[Any], NDArray[Any]]]
-Draw = Callable[[tuple[int, ...]], tuple[NDArray[Any], NDArray[Any]]]
+Draw = Callable[..., tuple[NDArray[Any], NDArray[Any]]]
 
 
 @cache
@@ -44,8 +44,8 @@ def drawing(name: str) -> Draw:
     order = np.random.default_rng(0).permutation(len(y))
     left = {label: iter(order[y[order] == label]) for label in range(10)}
 
-    def draw(labels: tuple[int, ...]) -> tuple[NDArray[Any], NDArray[Any]]:
-        rows = np.array([next(left[labels[i % len(labels)]]) for i in range(N)])
+    def draw(labels: tuple[int, ...], n: int = N) -> tuple[NDArray[Any], NDArray[Any]]:
+        rows = np.array([next(left[labels[i % len(labels)]]) for i in range(n)])
         return x[rows], y[rows]
 
     return draw
@@ -66,7 +66,8 @@ def inverted(draw: Draw) -> Tasks:
 
 
 def blurred(draw: Draw) -> Tasks:
-    (x1, y1), (x2, y2) = draw(tuple(range(10))), draw(tuple(range(10)))
+    """A light blur, which takes more images to be seen: house numbers are photographs out of focus."""
+    (x1, y1), (x2, y2) = (draw(tuple(range(10)), 1500) for _ in range(2))
     size = (1, 3, 3, 1)[: x2.ndim]
     return [(x1, y1), (uniform_filter(x2, size), y2)]
 
