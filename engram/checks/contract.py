@@ -96,7 +96,8 @@ def check_net(net: Net, *, engines: Sequence[str] = ("local",), short: bool = Fa
     names = ["ewc", "rehearsal", "lwf"] if short else list(METHODS)
     for name in names:
         method = METHODS[name]()
-        yield state_fact(f"works with {name}", lambda m=method: works(m, net, "class"))  # type: ignore[misc]
+        kind = "task" if "task identity" in method.needs else "class"
+        yield state_fact(f"works with {name}", lambda m=method, k=kind: works(m, net, k))  # type: ignore[misc]
     if not short:
         yield from check_engines(spec, first[0], engines)
 
