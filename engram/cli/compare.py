@@ -78,7 +78,7 @@ def compare_command(arguments: list[str]) -> int:
         return compare_table1(form, options.out)
     if options.table == METHODS_PAGE:
         if options.columns or options.variants or options.twins or options.protocol != CompareOptions.protocol:
-            raise WrongCallError("methods are shown in all protocols; only --rows goes with them, as in --rows adam ewc")
+            raise WrongCallError("methods are shown in all protocols; only --rows goes with it, as in --rows adam ewc")
         return compare_methods(form, options.results, options.out, options.rows)
     if name == CLAIMS:
         return compare_claims(form, options.results, options.out, paper)

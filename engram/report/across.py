@@ -19,11 +19,11 @@ from engram.studies.across import Disagreement, Place
 from engram.studies.bridge import Bridge, Effect
 from engram.studies.study import method_title
 
-TITLE = "Methods across papers"
-LEGEND = "Average accuracy in percent, ours and the published numbers."
+ACROSS = "Methods across papers"
+ACROSS_LEGEND = "Average accuracy in percent, ours and the published numbers."
 ROWS_PER_PAGE = 30
 """Of LaTeX: a longer table would not fit."""
-CSV_COLUMNS = ("method", "study", "scenario", "row", "column", "ours", "std", "n", "paper", "paper_std", "verdict")
+CSV_OF_METHODS = ("method", "study", "scenario", "row", "column", "ours", "std", "n", "paper", "paper_std", "verdict")
 
 
 def write_across(form: Format, places: Sequence[Place], disagreements: Sequence[Disagreement]) -> str:
@@ -33,14 +33,14 @@ def write_across(form: Format, places: Sequence[Place], disagreements: Sequence[
         return json.dumps(found) + "\n"
     if form == "csv":
         file = io.StringIO()
-        writer = csv.DictWriter(file, CSV_COLUMNS, restval="", extrasaction="ignore", lineterminator="\n")
+        writer = csv.DictWriter(file, CSV_OF_METHODS, restval="", extrasaction="ignore", lineterminator="\n")
         writer.writeheader()
         writer.writerows(place.to_json() for place in places)
         return file.getvalue()
     if form == "text":
         return as_text(lambda console: show_across(places, disagreements, console))
     sections = sections_of(places)
-    below = lines_below(places, disagreements)
+    below = lines_below_methods(places, disagreements)
     if form == "markdown":
         return write_markdown(document_of(sections, below))
     pages = list(fill_pages(sections))
@@ -51,15 +51,15 @@ def write_across(form: Format, places: Sequence[Place], disagreements: Sequence[
 
 def show_across(places: Sequence[Place], disagreements: Sequence[Disagreement], console: Console) -> None:
     """On a terminal."""
-    print_document(document_of(sections_of(places), lines_below(places, disagreements)), console)
+    print_document(document_of(sections_of(places), lines_below_methods(places, disagreements)), console)
 
 
 def document_of(sections: Sequence[Section], below: Sequence[str]) -> Document:
     return Document(
         name="methods",
-        title=TITLE,
-        numbered=TITLE,
-        legend=LEGEND,
+        title=ACROSS,
+        numbered=ACROSS,
+        legend=ACROSS_LEGEND,
         published=True,
         first=("Method and protocol", ""),
         columns=("average accuracy",),
@@ -100,7 +100,7 @@ def fill_pages(sections: Sequence[Section]) -> Iterator[list[Section]]:
         yield page
 
 
-def lines_below(places: Sequence[Place], disagreements: Sequence[Disagreement]) -> list[str]:
+def lines_below_methods(places: Sequence[Place], disagreements: Sequence[Disagreement]) -> list[str]:
     lines = [agreement([place.cell for place in places])]
     if disagreements:
         lines.append(
@@ -113,11 +113,12 @@ def lines_below(places: Sequence[Place], disagreements: Sequence[Disagreement]) 
 def disagreement_text(found: Disagreement) -> str:
     """`Adam in split-mnist/task: 93.46 ± 2.01 in hsu2018/table2 (ours 94.28 ± 2.12), …`"""
     sides = [
-        f"{mean_text(place.cell.paper or 0.0, place.cell.paper_std)} in {place.study.name} (ours {our_text(place.cell)})"
-        for place in (found.first, found.second)
+        f"{mean_text(cell.paper or 0.0, cell.paper_std)} in {study.name} (ours {our_text(cell)})"
+        for cell, study in ((place.cell, place.study) for place in (found.first, found.second))
     ]
-    text = f"{method_title(found.first.method)} in {found.first.scenario}: {', '.join(sides)}, {found.apart:+.2f}."
-    return " ".join([text.replace("+-", "-"), *map(bridge_text, found.bridges)])
+    apart = signed(found.apart)
+    text = f"{method_title(found.first.method)} in {found.first.scenario}: {', '.join(sides)}; difference {apart}."
+    return " ".join([text, *map(bridge_text, found.bridges)])
 
 
 def bridge_text(bridge: Bridge) -> str:
@@ -128,12 +129,16 @@ def bridge_text(bridge: Bridge) -> str:
         return f"{pointer}; it has no runs of both ends yet."
     largest = sorted(measured, key=lambda change: -abs(change.at_first.mean if change.at_first else 0.0))
     parts = ", ".join(
-        f"{change.name} {effect_text(change.at_first)}" + (f" and {effect_text(change.at_second)}" if change.at_second else "")
+        " ".join([change.name, " and ".join(effect_text(e) for e in (change.at_first, change.at_second) if e)])
         for change in largest
     )
     return f"{pointer}: in all {effect_text(bridge.gap)}; at the first end, and at the second, {parts}."
 
 
 def effect_text(effect: Effect | None) -> str:
+    return "–" if effect is None else signed(effect.mean)
+
+
+def signed(points: float) -> str:
     """`+1.20`, with a real minus sign."""
-    return "–" if effect is None else f"{effect.mean:+.2f}".replace("-", "−")
+    return f"{points:+.2f}".replace("-", "−")

@@ -10,8 +10,7 @@ from typing import Any
 
 from engram.core.messages import select
 from engram.core.registry import METHODS
-from engram.runs.records import Record
-from engram.runs.setting import Setting, group_by_setting
+from engram.runs.setting import Setting
 from engram.studies.bridge import Bridge, bridges_over, cross
 from engram.studies.catalog import built_in_study, results_of, study_names
 from engram.studies.study import Spread, Study, method_title
@@ -82,8 +81,10 @@ class Disagreement:
     @property
     def apart(self) -> float:
         """Points between the two published means."""
-        assert self.first.cell.paper is not None and self.second.cell.paper is not None
-        return self.second.cell.paper - self.first.cell.paper
+        first, second = self.first.cell.paper, self.second.cell.paper
+        assert first is not None
+        assert second is not None
+        return second - first
 
     @property
     def band(self) -> float:
@@ -101,9 +102,8 @@ class Disagreement:
         }
 
 
-def find_places(records: Iterable[Record] | Groups, methods: Sequence[str] = ()) -> list[Place]:
+def find_places(groups: Groups, methods: Sequence[str] = ()) -> list[Place]:
     """Every method in every published protocol, by method; a cell that a paper has in two tables only once."""
-    groups = records if isinstance(records, dict) else group_by_setting(records)
     found: dict[tuple[str, str, Setting | str], Place] = {}
     for name in study_names():
         study = built_in_study(name)

@@ -133,10 +133,10 @@ def values_of_change(study: Study, column: str, row: str, first: Setting, second
     """What the two ends have in the fields in which a row differs from the first."""
     changed = study.setting(row, column)
     names = [name for name in {**first.values, **changed.values} if first.value(name) != changed.value(name)]
-    return tuple(", ".join(in_words(name, end.value(name)) for name in names) for end in (first, second))  # type: ignore[return-value]
+    return tuple(", ".join(value_in_words(name, end.value(name)) for name in names) for end in (first, second))  # type: ignore[return-value]
 
 
-def in_words(name: str, value: Any) -> str:
+def value_in_words(name: str, value: Any) -> str:
     """`pad 2`; 0 steps, which means by epochs, is said so."""
     short = name.rpartition(".")[2]
     return "by epochs" if (short, value) == ("steps", 0) else f"{short} {show(value)}"
