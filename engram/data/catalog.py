@@ -6,8 +6,10 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from engram.core.messages import Say, tell, unknown
 from engram.data.arrays import Arrays, check_inputs_word, hint_at_pictures, looks_like_images
@@ -134,7 +136,8 @@ def read_folder(folder: Path) -> TaskArrays:
         folder.glob("*.npz"),
         key=lambda path: [(w.isdigit(), int(w) if w.isdigit() else 0, w) for w in re.split(r"([0-9]+)", path.stem)],
     )
-    tasks, classes, inputs = [], None, ""
+    tasks: list[list[NDArray[Any]]] = []
+    classes, inputs = None, ""
     for path in paths:
         arrays = read_npz(path)
         if isinstance(arrays, TaskArrays):
