@@ -98,8 +98,16 @@ def cheaply(arguments: list[str]) -> list[str]:
     ]
 
 
+SHOWN_ALREADY: set[tuple[str, ...]] = set()
+"""Commands on built-in scenarios and committed records that another page has shown: they give the same again."""
+
+
 def check_command(arguments: list[str]) -> None:
     name = arguments[0]
+    if name in ("figure", "describe", "compare") and not {"--results", "--file"} & {*arguments} and "npz" not in str(arguments):
+        if tuple(arguments) in SHOWN_ALREADY:
+            return
+        SHOWN_ALREADY.add(tuple(arguments))
     if name.startswith("--"):
         assert answer(arguments)[0] == 0
         return
