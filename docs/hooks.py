@@ -150,7 +150,8 @@ def measured(method: str) -> str:
     """A method in every published protocol, with what its runs cost."""
     if found := in_papers(method):
         return (
-            found + f"\nAverage accuracy in percent, ± the population standard deviation. `engram reproduce TABLE --rows "
+            found
+            + f"\nAverage accuracy in percent, ± the population standard deviation. `engram reproduce TABLE --rows "
             f"ROW` makes these runs, `engram compare methods --rows {method}` shows them; seconds are the median on "
             f"{machines()}.\n"
         )

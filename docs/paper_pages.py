@@ -57,7 +57,9 @@ def paper_table(name: str) -> str:
         [study.row_title(row), *(text_of_cell(found.get((row, column))) for column in study.columns)]
         for row in study.rows
     ]
-    return lines_of_table([study.first.partition("\n")[0], *(study.column_titles.get(c, c) for c in study.columns)], rows)
+    return lines_of_table(
+        [study.first.partition("\n")[0], *(study.column_titles.get(c, c) for c in study.columns)], rows
+    )
 
 
 def text_of_cell(cell: Cell | None) -> str:
@@ -81,7 +83,9 @@ def state(name: str) -> str:
     agree = [cell for cell in judged if cell.verdict == "agrees"]
     least, most = min(cell.n for cell in made), max(cell.n for cell in made)
     runs = count(least, "run") + (f" to {most}" if most > least else "") + " each"
-    text = f"{len(made)} of {len(cells)} cells have runs, {runs}. Of the {len(judged)} with a verdict {len(agree)} agree."
+    text = (
+        f"{len(made)} of {len(cells)} cells have runs, {runs}. Of the {len(judged)} with a verdict {len(agree)} agree."
+    )
     published = [cell for cell in made if cell.paper is not None]
     if len(judged) < len(published):
         text += (
@@ -109,9 +113,7 @@ def paper_variants(name: str) -> str:
     """The variants of a table beside their rows."""
     study = built_in_study(name)
     made = [
-        cell
-        for cell in make_variant_cells(results_of(study, every_group()), list(study.variants.values()))
-        if cell.n
+        cell for cell in make_variant_cells(results_of(study, every_group()), list(study.variants.values())) if cell.n
     ]
     return write_markdown(make_document(study, [], made)) if made else NOTHING_YET
 
