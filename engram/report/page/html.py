@@ -10,7 +10,19 @@ from functools import cache
 from importlib import resources
 from typing import Any
 
-PAGE_SCRIPTS = ("dom", "charts", "figures", "tables", "studies", "memory", "tuning", "sections", "details", "page")
+PAGE_SCRIPTS = (
+    "dom",
+    "charts",
+    "figures",
+    "tables",
+    "studies",
+    "papers",
+    "memory",
+    "tuning",
+    "sections",
+    "details",
+    "page",
+)
 """In the order in which they need each other."""
 
 
