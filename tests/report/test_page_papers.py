@@ -1,11 +1,14 @@
 """The page with several papers and studies of one's own: the switch, names, cells that do not exist, comparisons."""
 
+import random
+
 import pytest
 from page_helpers import record
 from record_helpers import records_of
 
+from engram.analysis.statistics import correct_tests, paired_interval, paired_test
 from engram.report.page.assemble import assemble
-from engram.report.page.html import html
+from engram.report.page.html import asset, html
 from engram.studies.catalog import built_in_study, find_study
 
 MINE = """
@@ -17,7 +20,7 @@ rows = { adam = {}, rehearsal = {}, der = {} }
 
 
 def records_of_papers():
-    """Runs of one paper's Table 2 and of two rows of another's, 20 seeds long: adam at 19, 20, 21, … 28 for seeds 0 to 9."""
+    """Two rows of one paper with 10 and 8 seeds from 0 on, and two of another with 9 seeds from 2 on."""
     given = [record("adam", seed, 19.0 + seed, published=True) for seed in range(10)]
     given += [record("rehearsal", seed, 85.0 + seed**1.5 / 7, published=True) for seed in range(8)]
     other = built_in_study("vandeven2022/table2")
@@ -98,4 +101,55 @@ def test_the_switch_shows_one_paper_at_a_time_by_mouse_and_keyboard(page, file):
     page.open(f"{file.as_uri()}#cell/vandeven2022%2Ftable2/er/class")
     assert page.find("#details-title").text == "ER"
     assert page.js("return document.querySelector('[aria-selected=true]').id") == "tab-vandeven2022"
+    assert page.driver.get_log("browser") == []
+
+
+def test_the_page_s_statistics_are_those_of_the_package(page):
+    """Exact up to 20 pairs, with ties, zeros and equal sums; beyond, drawn by another generator."""
+    rng = random.Random(0)
+    pairs = [([50.0] * n, [50.0 + rng.choice((-0.02, 0.0, 0.01, 0.02, 0.37)) for _ in range(n)]) for n in range(1, 15)]
+    pairs += [([rng.gauss(60, 3) for _ in range(n)], [rng.gauss(61, 2) for _ in range(n)]) for n in (2, 5, 6, 9, 20)]
+    pairs += [([1.0, 2.0], [1.0, 2.0])]
+    page.driver.get("about:blank")
+    code = (
+        asset("paired.js")
+        + """
+        const tests = arguments[0].map(([a, b]) => pairedDifferences({ of: a }, { of: b }).differences)
+            .map(d => ({ ...pairedTest(d), interval: pairedInterval(d) }));
+        return correctTests(tests).map(t => [t.difference, t.n, t.p, t.adjusted ?? null, t.interval, pairedWord(t)]);"""
+    )
+    found = page.js(code, pairs)
+    for (difference, n, p, adjusted, interval, word), test, (a, b) in zip(
+        found, correct_tests([paired_test(a, b) for a, b in pairs]), pairs, strict=True
+    ):
+        assert (n, p) == (test.n, test.p)  # shares of counts
+        assert adjusted == (None if test.adjusted is None else pytest.approx(test.adjusted, rel=1e-12))
+        assert difference == pytest.approx(test.difference, abs=1e-9)
+        assert interval == (None if (known := paired_interval(a, b)) is None else pytest.approx(known, abs=1e-9))
+        assert word == test.word or (word, test.word[:13]) == ("too few pairs to tell", "too few pairs")
+    many = [rng.gauss(60, 3) for _ in range(50)], [rng.gauss(61, 3) for _ in range(50)]
+    ((difference, n, p, _, interval, _),) = page.js(code, [many])
+    test = paired_test(*many)
+    assert (n, p) == (50, pytest.approx(test.p, abs=0.006))  # four standard errors of 100,000 patterns
+    assert interval == pytest.approx(paired_interval(*many), abs=0.05)
+
+
+def test_any_two_rows_are_compared_over_common_seeds(page, file):
+    """Rehearsal less Adam over seeds 0 to 7; across papers over the seeds 2 to 9, which both have."""
+    page.open(f"{file.as_uri()}#compare/table2/adam/table2/rehearsal")
+    a, b = [19.0 + seed for seed in range(10)], [85.0 + seed**1.5 / 7 for seed in range(8)]
+    test, (low, high) = paired_test(a[:8], b), paired_interval(a[:8], b)
+    assert page.texts("#compare tbody tr:first-child > *")[:6] == [
+        "class", f"+{test.difference:.2f}", f"+{low:.2f} to +{high:.2f}", "8", "0.0078", "higher",
+    ]  # fmt: skip
+    assert page.texts("#compare caption") == ["Naive rehearsal less Adam"]
+    page.wait("document.querySelectorAll('#compare .canvas circle').length === 9")  # 8 pairs and their mean
+    assert f"mean +{test.difference:.2f} of 8 pairs" in page.find("#compare .canvas svg").get_attribute("aria-label")
+    page.find("#compare [data-focus='swap rows']").click()
+    assert page.texts("#compare tbody tr:first-child > *")[5] == "lower"
+    assert page.js("return location.hash") == "#compare/table2/rehearsal/table2/adam"
+    choose = "const s = arguments[0]; s.value = arguments[1]; s.dispatchEvent(new Event('change'))"
+    page.js(choose, page.find("#compare [data-focus='pick other']"), '["vandeven2022/table2","er"]')
+    assert page.texts("#compare tbody tr:first-child > *")[3] == "6"  # seeds 2 to 7
+    assert "split-mnist/class | split-mnist/class-known" in page.find("#compare").text
     assert page.driver.get_log("browser") == []

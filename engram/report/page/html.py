@@ -11,18 +11,9 @@ from importlib import resources
 from typing import Any
 
 PAGE_SCRIPTS = (
-    "dom",
-    "charts",
-    "figures",
-    "tables",
-    "studies",
-    "papers",
-    "memory",
-    "tuning",
-    "sections",
-    "details",
-    "page",
-)
+    "dom", "charts", "figures", "tables", "studies", "papers", "paired", "compare", "memory", "tuning", "sections",
+    "details", "page",
+)  # fmt: skip
 """In the order in which they need each other."""
 
 

@@ -19,7 +19,6 @@ from engram.studies.outcomes import examine_claims
 from engram.studies.study import Study
 from engram.studies.table import Cell, Groups, Results, make_cells, make_variant_cells, shown_p
 
-
 OWN = "own"
 """The part of the page that has all studies that are not of a paper in the package."""
 

@@ -11,6 +11,7 @@ const OF_THE_PAPER = [
   ["claims", "Claims", () => shownClaims().length, claimsSection],
 ];
 const SECTIONS = [
+  ["compare", "Compare", () => comparableRows().length > 1, compareSection],
   ["own", "Other runs", () => data.own.length, ownSection],
   ["memory", "Memory", () => finished().length, memorySection],
   ["sensitivity", "Sensitivity", () => data.sensitivities.length, sensitivitySection],
@@ -71,12 +72,15 @@ function theme(now) {
 themeButton.addEventListener("click", () => theme(document.documentElement.dataset.theme === "dark" ? "light" : "dark"));
 dark.addEventListener("change", () => theme(dark.matches ? "dark" : "light"));
 
-// `#cell/table2/ewc/class` and `#run/ID` open what they name.
+// `#cell/table2/ewc/class` and `#run/ID` open what they name, `#paper/NAME` and `#compare/…` choose it.
 function openFromAddress() {
   const [what, ...parts] = location.hash.slice(1).split("/").map(decodeURIComponent);
   if (what === "cell") state.open = { table: parts[0], row: parts[1], column: parts[2] };
   if (what === "paper") state.paper = parts[0];
   if (what === "cell") state.paper = data.tables.find(table => table.name === parts[0])?.paper ?? null;
+  if (what === "compare" && parts.length === 4) {
+    Object.assign(state.pick, { one: rowKey(parts[0], parts[1]), other: rowKey(parts[2], parts[3]) });
+  }
   if (what === "run") state.open = { setting: parts[0] };
 }
 
@@ -106,6 +110,7 @@ async function news() {
 theme(dark.matches ? "dark" : "light");
 openFromAddress();
 render();
+if (location.hash.startsWith("#compare/")) document.getElementById("compare")?.scrollIntoView();
 if (data.live) {
   document.getElementById("live").hidden = false;
   news();
