@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Iterable
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -68,7 +69,7 @@ def find_study(name: str) -> Study:
     if path.suffix == ".toml":
         if not path.is_file():
             raise StudyError(f"study {name} does not exist")
-        return read_study(read_toml(path), path.stem, path.parent)
+        return replace(read_study(read_toml(path), path.stem, path.parent), path=name)
     known = {*map(short_name, study_names()), *own_names()}
     if "/" not in name and path.with_suffix(".toml").is_file() and name not in known:
         raise StudyError(f"study {name} is unknown; did you mean {name}.toml?")
