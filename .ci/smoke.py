@@ -1,7 +1,7 @@
 """Builds the sdist and the wheel, installs each in a clean environment outside the checkout, and uses it there.
 
-    python .ci/smoke.py                # Linux, macOS, Windows; downloads PyTorch unless pip has it in its cache
-    python .ci/smoke.py --index URL    # with a further package index, such as that of PyTorch for the CPU
+python .ci/smoke.py                # Linux, macOS, Windows; downloads PyTorch unless pip has it in its cache
+python .ci/smoke.py --index URL    # with a further package index, such as that of PyTorch for the CPU
 """
 
 from __future__ import annotations

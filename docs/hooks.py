@@ -454,7 +454,11 @@ def paper_counts() -> dict[str, tuple[int, int, int, int, int]]:
 
 
 PAPER_PAGES = {"hsu2018": "hsu2018.md", "buzzega2020": "buzzega2020.md", "vandeven2022": "vandeven2022.md"}
-PAPER_NAMES = {"hsu2018": "Hsu et al. 2018", "buzzega2020": "Buzzega et al. 2020", "vandeven2022": "van de Ven et al. 2022"}
+PAPER_NAMES = {
+    "hsu2018": "Hsu et al. 2018",
+    "buzzega2020": "Buzzega et al. 2020",
+    "vandeven2022": "van de Ven et al. 2022",
+}
 
 
 def paper_of(name: str) -> str:

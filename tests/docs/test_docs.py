@@ -104,7 +104,11 @@ SHOWN_ALREADY: set[tuple[str, ...]] = set()
 
 def check_command(arguments: list[str]) -> None:
     name = arguments[0]
-    if name in ("figure", "describe", "compare") and not {"--results", "--file"} & {*arguments} and "npz" not in str(arguments):
+    if (
+        name in ("figure", "describe", "compare")
+        and not {"--results", "--file"} & {*arguments}
+        and "npz" not in str(arguments)
+    ):
         if tuple(arguments) in SHOWN_ALREADY:
             return
         SHOWN_ALREADY.add(tuple(arguments))
