@@ -425,7 +425,10 @@ def renew_readme() -> None:
 def study_output(name: str) -> str:
     """What `engram study examples/NAME.toml --results results` prints."""
     study = find_study(str(ROOT / "examples" / f"{name}.toml"))
-    made = make_table(study, read_records(RESULTS / name))
+    records = read_records(RESULTS / name)
+    if not records:
+        return "(Its runs are not recorded yet.)\n"
+    made = make_table(study, records)
     return f"```text\n{write_table('text', study, made.cells, made.variants, 'study').strip()}\n```\n"
 
 
