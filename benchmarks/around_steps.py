@@ -85,7 +85,7 @@ def main() -> None:
         ratios = [h[0] / o[0] for h, o in zip(measured["here"], measured["other"], strict=True)]
         for name, times in measured.items():
             outside, training = (statistics.median(part) for part in zip(*times, strict=True))
-            print(f"{' '.join(words) or 'no flag':10} {name:6} outside training {outside:.2f} s, training {training:.2f} s")
+            print(f"{' '.join(words) or 'no flag':10} {name:6} outside {outside:.2f} s, training {training:.2f} s")
         print(f"{'':10} ratio  {statistics.median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f})", flush=True)
 
 

@@ -234,8 +234,8 @@ def prepare_images(
 
 
 def flatten_once(images: Images, part: str, pad: int) -> Tensor:
-    """A part of a dataset as `flatten_images` has it. It is kept with the dataset, because a run draws its tasks several
-    times, and the runs of a worker draw them from the same pictures."""
+    """A part of a dataset as `flatten_images` has it. It is kept with the dataset: a run draws its tasks several times,
+    and the runs of a worker draw them from the same pictures."""
     x = getattr(images, part)  # refused if the part is sealed
     kept = _FLATTENED.setdefault(images.unseal(), {})
     if part not in kept or kept[part][0] != pad:

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 from sweep_helpers import Sweep
 
+from engram.cli import needs_workers
 from engram.engines import local
 from engram.engines.driver import EngineError, run_jobs
-from engram.cli import needs_workers
 from engram.engines.forks import start_fork_server
 from engram.engines.local import Local, Worker
 
