@@ -42,7 +42,7 @@ def stream_data(given: Any) -> dict[str, Any] | None:
         evidence, tasks = given["evidence"], given["tasks"]
         drift, pairs = evidence["drift"], evidence["pairs"]
         x, y = numbers(drift["x"]), numbers(drift["y"])
-        found = {
+        found: dict[str, Any] = {
             "scenario": word(given["scenario"]),
             "kind": word(given["kind"]),
             "reasons": [[word(name), word(reason)] for name, reason in evidence["reasons"].items()],
