@@ -71,7 +71,7 @@ def split_method(method: str) -> list[str]:
 def applies(
     when: Mapping[str, Sequence[str]], name: ScenarioName, members: Sequence[str], optimizer: str, protocol: Protocol
 ) -> bool:
-    """Whether all conditions of a rule hold."""
+    """Whether all conditions of a rule hold; patterns last, since they take longest."""
     return (
         name.kind in when.get("kind", (name.kind,))
         and ("method" not in when or bool(set(members) & set(when["method"])))
