@@ -78,12 +78,11 @@ def read_idx(source: PathOrBytes) -> Bytes:
         size = math.prod(shape)
         if size > MAX_FILE_BYTES:
             raise ValueError(f"its header claims {size} bytes")
-        data = np.empty(size, np.uint8)
-        found = stream.readinto(data)
-        if found != size or stream.read(1):  # which also makes gzip check its sum
-            more = "more" if found == size else f"only {found}"
+        data = bytearray(stream.read(size + 1))  # one more byte: shows trailing data, and gzip checks its sum
+        if len(data) != size:
+            more = "more" if len(data) > size else f"only {len(data)}"
             raise ValueError(f"its header claims {size} bytes, but it has {more}")
-        return data.reshape(shape)
+        return np.frombuffer(data, np.uint8).reshape(shape)
 
 
 def read_svhn(source: PathOrBytes) -> tuple[Bytes, Bytes]:

@@ -33,8 +33,8 @@ class ScalingFigure(FigureRecipe):
         draw_hidden(hidden, found["hidden"])
         for one in found["tasks"]:
             style = look(one["method"])
-            x = range(1, len(one["ratios"]) + 1)
-            tasks.plot(x, one["ratios"], label=style.label, **{**style.line, "markersize": 3})
+            numbers = range(1, len(one["ratios"]) + 1)
+            tasks.plot(numbers, one["ratios"], label=style.label, **{**style.line, "markersize": 3})
         label_axes(tasks, "task", "a step, in steps of Adam", 0)
         for method in dict.fromkeys(one["method"] for one in found["capacity"]):
             points = [one for one in found["capacity"] if one["method"] == method]
