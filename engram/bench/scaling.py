@@ -34,7 +34,7 @@ from engram.scenarios.task import Batch, Data
 HIDDEN = (100, 200, 400, 800, 1600)
 TASKS, IMAGES_PER_CLASS = 20, 200
 CAPACITIES = (200, 2000, 20_000)
-WORKERS, RUNS = (1, 2, 4), 8
+WORKERS, SWEPT_RUNS = (1, 2, 4), 8
 PAIRS = 30
 """Steps of a measurement, each right after one of plain Adam."""
 OVER_TASKS = ("online-ewc", "si", "er", "der-pp", "a-gem", "ewc", "gem", "lwf")
@@ -131,12 +131,12 @@ def over_workers(scenario: str, say: Say) -> Iterator[dict[str, Any]]:
     """Seconds of a sweep of short runs, start-up included."""
     for workers in WORKERS:
         with tempfile.TemporaryDirectory() as out:
-            words = ["run", scenario, "adam", "--steps", "100", "--seeds", str(RUNS), "--workers", str(workers)]
+            words = ["run", scenario, "adam", "--steps", "100", "--seeds", str(SWEPT_RUNS), "--workers", str(workers)]
             start = time.perf_counter()
             call_python("from engram.cli import main; main()", *words, "--out", out)
             seconds = time.perf_counter() - start
-        say(f"{workers} workers on {os.cpu_count()} cores: {RUNS} runs of 100 steps per task in {seconds:.1f} s")
-        yield {"workers": workers, "runs": RUNS, "seconds": seconds}
+        say(f"{workers} workers on {os.cpu_count()} cores: {SWEPT_RUNS} runs of 100 steps per task in {seconds:.1f} s")
+        yield {"workers": workers, "runs": SWEPT_RUNS, "seconds": seconds}
 
 
 def steps_of_tasks(spec: Spec) -> Iterator[Callable[[], None]]:
