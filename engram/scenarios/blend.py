@@ -107,7 +107,7 @@ def make_blurred(recipe: type[Scenario]) -> type[Scenario]:
     blurry = f"{SCENARIOS.prefix}{name}"
     stated = {"__module__": __name__, "__doc__": Blurred.__doc__, "varies": recipe, "name": blurry}
     made = type(f"{Blurred.__name__}{recipe.__name__}", (Blurred, recipe), stated)
-    return dataclass(frozen=True, eq=False, kw_only=True)(made)  # type: ignore[return-value]
+    return dataclass(frozen=True, eq=False, kw_only=True)(made)
 
 
 def create_blurred(recipe: type[Scenario], values: Mapping[str, Any]) -> Scenario:
@@ -127,7 +127,7 @@ def blend(scenario: Scenario, width: float = Blurred.width) -> Scenario:
         width: Overlap of neighbouring tasks, as a share of the shorter one, from 0 to 1.
     """
     if isinstance(scenario, Blurred):
-        return replace(scenario, width=width)  # type: ignore[return-value]
+        return replace(scenario, width=width)  # type: ignore[call-arg]
     if not isinstance(scenario, Scenario):
         raise ScenarioError(f"{reprlib.repr(scenario)} is not a scenario; give engram.split(images), say")
     return create_blurred(type(scenario), {**values_of_fields(scenario), "width": width})
