@@ -59,7 +59,7 @@ function accuracyAgainstBytes(here) {
     const alone = setting => points.every(([, other]) => other === setting || other.method !== setting.method);
     const name = setting => (alone(setting) || setting.usual ? titled(setting) : setting.apart);
     for (const { x, y, names } of clusters(points.map(point => [...at(point), name(point[1])]))) {
-      labelBeside(axes, placed, x, y, fitted(names.join(", "), width * 0.45));
+      labelBeside(axes, placed, x, y, fitted(names.join(", "), Math.min(width * 0.45, 190)));
     }
     return axes.root;
   };
