@@ -44,7 +44,8 @@ def dry_run(spec: Spec, flags: list[Flag], options: Any, seeds: list[int]) -> in
     OUT.print(table)
     OUT.print(
         f"{cost['steps']:,} steps per run, {count(len(seeds), 'run')}, "
-        f"about {cost['seconds'] * len(seeds):.0f} s in all if nothing else runs here ({cost['step_ms']:.1f} ms per step, measured now)\n"
+        f"about {cost['seconds'] * len(seeds):.0f} s in all if nothing else runs here "
+        f"({cost['step_ms']:.1f} ms per step, measured now)\n"
         f"bytes: network {cost['bytes']['network']:,}, optimiser {cost['bytes']['optimizer']:,}, "
         f"images {cost['bytes']['images']:,}, kept by the method "
         + ("not stated: it has no kept_bytes" if cost["bytes"]["kept"] is None else f"{cost['bytes']['kept']:,}"),
