@@ -74,6 +74,7 @@ if TYPE_CHECKING:
     from engram.nets.mlp import MLP as MLP
     from engram.nets.net import Net as Net
     from engram.nets.resnet18 import ResNet18 as ResNet18
+    from engram.runs.loop import Loop as Loop
     from engram.runs.records import Record as Record
     from engram.runs.run import run as run
     from engram.runs.spec import Spec as Spec

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import hashlib
-from typing import Any
+from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from engram.core.messages import unknown
 from engram.data.errors import DataError
 from engram.data.images import Images
 from engram.data.targets import read_array
 
+Inputs = Literal["images", "arrays"]
+"""What inputs are: pictures, stored in 8 bits, or anything else, kept as it is."""
+LOOKED_AT = 1000
+"""Rows that a hint looks at."""
 EXACT_WHOLE = 2**24
 """Whole numbers up to this size are exact in 32-bit floats."""
 VALUES_AT_ONCE = 1 << 20
@@ -52,10 +57,34 @@ class Arrays(Images):
 
 
 def looks_like_images(x: NDArray[Any]) -> bool:
-    """Whether an array from a file is read as pictures: 8-bit, or floats in [0, 1], in the shape of pictures."""
+    """Whether an array of which nobody says what it is counts as pictures: whole numbers in the shape of pictures.
+
+    Floats never do, because pictures are stored in 8 bits and floats would be rounded.
+    """
+    if x.dtype.kind not in "iu":
+        return False
     if x.ndim not in (3, 4) or (x.ndim == 4 and x.shape[3] != 3):
         return x.ndim > 2 and x.dtype == np.uint8  # refused there, with the shape to give
-    return x.dtype.kind != "f" or not x.size or not (x.min() < 0 or x.max() > 1)  # with NaN it is refused there
+    return True
+
+
+def check_inputs_word(inputs: str) -> None:
+    """Refuses what `inputs` of a file or a sequence cannot be; empty: nobody says."""
+    if inputs and inputs not in get_args(Inputs):
+        raise DataError(unknown("inputs", inputs, get_args(Inputs)))
+
+
+def hint_at_pictures(x: NDArray[Any]) -> str:
+    """What to do if floats that are kept as they are were meant as pictures; empty if they cannot be."""
+    shaped = x.ndim == 3 or (x.ndim == 4 and x.shape[3] == 3)
+    few = x[:LOOKED_AT]
+    if x.dtype.kind != "f" or not shaped or not x.size or not (few.min() >= 0 and few.max() <= 1):
+        return ""
+    size = "×".join(map(str, x.shape[1:]))
+    return (
+        f"floats are kept as they are, as arrays of {size}; if they are images, say so (inputs='images' in the file: "
+        "rounded to 8 bits), or save 8-bit pixels"
+    )
 
 
 def _check_values(what: str, value: ArrayLike) -> NDArray[Any]:

@@ -6,11 +6,13 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from engram.core.messages import Say, tell, unknown
-from engram.data.arrays import Arrays, looks_like_images
+from engram.data.arrays import Arrays, check_inputs_word, hint_at_pictures, looks_like_images
 from engram.data.errors import DataError
 from engram.data.files import Form, Paths, data_folders, fetch, find_files
 from engram.data.formats import LabelledArrays, TaskArrays, read_npz
@@ -62,11 +64,11 @@ def _read(name: str, say: Say) -> Images:
     known = CATALOG.get(name)
     classes = known.classes if known else None
     if path and path.is_dir():
-        return _build(str(path), read_folder(path), classes, name, note)
+        return _build(str(path), read_folder(path), classes, name, note, say)
     if path:
-        return _build(str(path), read_npz(path), classes, name, note)
+        return _build(str(path), read_npz(path), classes, name, note, say)
     form, paths = _fetch(name, say)
-    return _build(name, form.read(paths), classes, name, note)
+    return _build(name, form.read(paths), classes, name, note, say)
 
 
 def _fetch(name: str, say: Say) -> tuple[Form, Paths]:
@@ -134,7 +136,8 @@ def read_folder(folder: Path) -> TaskArrays:
         folder.glob("*.npz"),
         key=lambda path: [(w.isdigit(), int(w) if w.isdigit() else 0, w) for w in re.split(r"([0-9]+)", path.stem)],
     )
-    tasks, classes = [], None
+    tasks: list[list[NDArray[Any]]] = []
+    classes, inputs = None, ""
     for path in paths:
         arrays = read_npz(path)
         if isinstance(arrays, TaskArrays):
@@ -143,9 +146,11 @@ def read_folder(folder: Path) -> TaskArrays:
             raise DataError(f"{path} has {arrays.targets}, and a sequence takes classes")
         if arrays.classes and classes and list(arrays.classes) != list(classes):
             raise DataError(f"{path} names other classes than the files before it")
+        if tasks and arrays.inputs != inputs:
+            raise DataError(f"{path} says other than the files before it what its inputs are; say the same in all")
         tasks.append(list(arrays[:4]))
-        classes = arrays.classes or classes
-    return TaskArrays(tasks, classes)
+        classes, inputs = arrays.classes or classes, arrays.inputs
+    return TaskArrays(tasks, classes, inputs)
 
 
 def _find_published(name: str) -> PublishedDataset:
@@ -166,13 +171,23 @@ def _find_published(name: str) -> PublishedDataset:
 
 
 def _build(
-    origin: str, arrays: LabelledArrays | TaskArrays, classes: tuple[str, ...] | None, name: str, note: str
+    origin: str,
+    arrays: LabelledArrays | TaskArrays,
+    classes: tuple[str, ...] | None,
+    name: str,
+    note: str,
+    say: Say,
 ) -> Images:
+    names = arrays.classes or classes
     try:
+        check_inputs_word(arrays.inputs)
+        first = arrays.tasks[0][0] if isinstance(arrays, TaskArrays) else arrays.x_train
+        if not arrays.inputs and (hint := hint_at_pictures(first)):
+            say(f"{origin}: {hint}")
         if isinstance(arrays, TaskArrays):
-            return join_tasks(arrays.tasks, arrays.classes or classes, name)
-        dataset = Images if looks_like_images(arrays.x_train) else Arrays
-        names = arrays.classes or classes
+            return join_tasks(arrays.tasks, names, name, arrays.inputs)
+        pictures = arrays.inputs == "images" if arrays.inputs else looks_like_images(arrays.x_train)
+        dataset = Images if pictures else Arrays
         return dataset(*arrays[:4], classes=names, name=name, note=note, targets=arrays.targets)  # type: ignore[arg-type]
     except DataError as error:
         raise DataError(f"{origin}: {error}") from error

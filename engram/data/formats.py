@@ -36,6 +36,8 @@ class LabelledArrays(NamedTuple):
     y_test: NDArray[Any]
     classes: Sequence[str] | None = None
     targets: str = "classes"
+    inputs: str = ""
+    """What the file says that x are: `images` or `arrays`."""
 
 
 class TaskArrays(NamedTuple):
@@ -43,6 +45,7 @@ class TaskArrays(NamedTuple):
 
     tasks: list[list[NDArray[Any]]]
     classes: Sequence[str] | None = None
+    inputs: str = ""
 
 
 TASK_PART = re.compile(r"([xy]_(?:train|test))_(0|[1-9][0-9]{0,5})")
@@ -161,7 +164,8 @@ def read_json_labels(source: PathOrBytes) -> NDArray[np.int64]:
 
 def read_npz(source: PathOrBytes) -> LabelledArrays | TaskArrays:
     """A prepared dataset: x_train, y_train, x_test, y_test, or these four of each task: x_train_0, …, x_train_1, …;
-    optionally `classes`, the class names, and (without tasks) `targets`, which says if y are values or labels."""
+    optionally `classes`, the class names, `inputs`, which says if x are images or arrays, and (without tasks)
+    `targets`, which says if y are values or labels."""
     with _open(source, "a prepared dataset (.npz)") as file:
         with zipfile.ZipFile(file) as archive:
             unpacked = sum(member.file_size for member in archive.infolist())
@@ -171,13 +175,14 @@ def read_npz(source: PathOrBytes) -> LabelledArrays | TaskArrays:
         with np.load(file, allow_pickle=False) as arrays:
             parts = ("x_train", "y_train", "x_test", "y_test")
             classes = [str(name) for name in np.atleast_1d(arrays["classes"])] if "classes" in arrays else None
+            inputs = str(arrays["inputs"]) if "inputs" in arrays else ""
             if tasks := numbered_tasks(arrays.files):
-                return TaskArrays([[arrays[f"{part}_{task}"] for part in parts] for task in tasks], classes)
+                return TaskArrays([[arrays[f"{part}_{task}"] for part in parts] for task in tasks], classes, inputs)
             if missing := [name for name in parts if name not in arrays]:
                 raise ValueError(f"it has no {', '.join(missing)}")
             x_train, y_train, x_test, y_test = (arrays[name] for name in parts)
             targets = str(arrays["targets"]) if "targets" in arrays else "classes"
-            return LabelledArrays(x_train, y_train, x_test, y_test, classes, targets)
+            return LabelledArrays(x_train, y_train, x_test, y_test, classes, targets, inputs)
 
 
 def numbered_tasks(names: Sequence[str]) -> list[int]:
@@ -186,7 +191,7 @@ def numbered_tasks(names: Sequence[str]) -> list[int]:
     for name in names:
         if match := TASK_PART.fullmatch(name):
             found[int(match[2])].add(match[1])
-        elif found and name != "classes":
+        elif found and name not in ("classes", "inputs"):
             raise ValueError(f"it has {name} beside the arrays of tasks, such as x_train_0")
     for task in range(max(found, default=-1) + 1):
         if missing := {"x_train", "y_train", "x_test", "y_test"} - found.get(task, set()):

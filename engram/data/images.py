@@ -15,6 +15,9 @@ from engram.core.messages import Say, tell
 from engram.data.errors import DataError
 from engram.data.targets import CHOICES, Targets, check_columns, check_numbers, check_targets_word, read_array
 
+HALF_PRECISION = 2.0**-11
+"""What 16-bit floats may be off from the multiple of 1/255 that was meant, at most."""
+
 
 class ClosedDataError(RuntimeError):
     """Data were read that may not be read at this point."""
@@ -25,7 +28,8 @@ class Images:
     """A dataset of labelled images with a train and a test part.
 
     Pixels are uint8; floats in [0, 1] are accepted and rounded to 8 bits (`rint(255 x)`), so that the same images
-    always have the same fingerprint. Arrays can be anything that `np.asarray` reads, including torch tensors.
+    always have the same fingerprint; if that changes them, it is said, and `note` has it. Arrays can be
+    anything that `np.asarray` reads, including torch tensors.
     """
 
     x_train: NDArray[np.uint8]
@@ -69,6 +73,9 @@ class Images:
             names = _class_names(y["train"], y["test"], classes)
         else:
             names = check_columns(y["train"], y["test"], targets, classes)
+        if rounded := max(_largest_change(given, x[part]) for part, given in (("train", x_train), ("test", x_test))):
+            note = note or f"floats rounded to 8 bits, by up to {rounded:.4f}"
+            tell(f"{name}: {note}; engram.Arrays keeps floats as they are")
         self._set(x_train=x["train"], y_train=y["train"], x_test=x["test"], y_test=y["test"])
         self._set(classes=names, name=name, note=note, targets=targets)
 
@@ -236,6 +243,15 @@ def _check_pixels(what: str, value: ArrayLike) -> NDArray[np.uint8]:
     if x.dtype.kind == "f":
         x = np.rint(x * x.dtype.type(255))
     return x.astype(np.uint8)
+
+
+def _largest_change(given: ArrayLike, stored: NDArray[Any]) -> float:
+    """By how much rounding to 8 bits changed floats; 0 if they were 8-bit pixels, divided by 255, before."""
+    x = np.asarray(given)
+    if x.dtype.kind != "f" or stored.dtype != np.uint8:
+        return 0.0
+    change = max(float(np.abs(a.astype(np.float64) - b / 255).max()) for a, b in zip(x, stored, strict=True))
+    return change if change > HALF_PRECISION else 0.0
 
 
 def _check_labels(what: str, value: ArrayLike) -> NDArray[np.int64]:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from engram.data.arrays import Arrays, looks_like_images
+from engram.data.arrays import Arrays, check_inputs_word, looks_like_images
 from engram.data.errors import DataError
 from engram.data.images import Images
 from engram.data.targets import read_array
@@ -56,12 +56,17 @@ def with_sizes(
 
 
 def join_tasks(
-    tasks: Sequence[Sequence[ArrayLike] | Images], classes: Sequence[str] | None = None, name: str = "own"
+    tasks: Sequence[Sequence[ArrayLike] | Images],
+    classes: Sequence[str] | None = None,
+    name: str = "own",
+    inputs: str = "",
 ) -> TaskedImages:
     """One dataset of all tasks, each given as (x_train, y_train, x_test, y_test) or as a dataset.
 
-    They are read as images if the inputs of all tasks look like pictures (8-bit, or floats in [0, 1]), else as arrays.
+    They are read as images if `inputs` says so, or if nobody says and the inputs of all tasks are whole numbers in the
+    shape of pictures; else as arrays.
     """
+    check_inputs_word(inputs)
     if isinstance(tasks, str | bytes) or not isinstance(tasks, Sequence) or len(tasks) < 2:
         raise DataError("a sequence needs two or more tasks; give a list of (x_train, y_train, x_test, y_test)")
     parts = [_arrays_of_task(number, task) for number, task in enumerate(tasks, start=1)]
@@ -71,8 +76,10 @@ def join_tasks(
                 f"task {number} has inputs of shape {part[0].shape[1:]} and task 1 of {parts[0][0].shape[1:]}; bring "
                 "all of them to one shape"
             )
-    pictures = all(looks_like_images(part[0]) and looks_like_images(part[2]) for part in parts) and not any(
-        isinstance(task, Arrays) for task in tasks
+    pictures = inputs == "images" or (
+        not inputs
+        and all(looks_like_images(part[0]) and looks_like_images(part[2]) for part in parts)
+        and not any(isinstance(task, Arrays) for task in tasks)
     )
     types = {part[i].dtype for part in parts for i in (0, 2)}
     if pictures and len(types) > 1:  # 8-bit and [0, 1] side by side

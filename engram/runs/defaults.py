@@ -77,14 +77,15 @@ def applies(
     optimizer: str,
     protocol: Protocol,
 ) -> bool:
-    """Whether all conditions of a rule hold for a scenario (by what its patterns may match, and its kind)."""
+    """Whether all conditions of a rule hold for a scenario, by its kind and what patterns may match; patterns last, since
+    they take longest."""
     return (
-        any(fnmatchcase(front, pattern) for front in fronts for pattern in when.get("scenario", ("*",)))
-        and kind in when.get("kind", (kind,))
+        kind in when.get("kind", (kind,))
         and ("method" not in when or bool(set(members) & set(when["method"])))
         and ("only" not in when or (len(members) == 1 and members[0] in when["only"]))
         and optimizer in when.get("optimizer", (optimizer,))
         and protocol in when.get("protocol", (protocol,))
+        and any(fnmatchcase(front, pattern) for front in fronts for pattern in when.get("scenario", ("*",)))
     )
 
 

@@ -6,12 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import accumulate
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
 from numpy.typing import ArrayLike
 
+from engram.data.arrays import Arrays
 from engram.data.images import Images
 from engram.data.tasked import TaskedImages, join_tasks
 from engram.scenarios.kinds import Kind, ScenarioError
@@ -162,7 +163,8 @@ def join_datasets(sets: tuple[Images, ...]) -> TaskedImages:
     for images in sets:
         tasks += tasks_of(images) if isinstance(images, TaskedImages) else [images]
     classes = max((images.classes for images in sets), key=len)
-    return join_tasks(tasks, classes, "+".join(images.name for images in sets))
+    inputs = "arrays" if any(isinstance(images.unseal(), Arrays) for images in sets) else "images"
+    return join_tasks(tasks, classes, "+".join(images.name for images in sets), inputs)
 
 
 def tasks_of(images: TaskedImages) -> list[list[Any]]:
@@ -185,8 +187,10 @@ def sequence(
     *,
     classes: Sequence[str] | None = None,
     name: str = "own",
+    inputs: Literal["images", "arrays", ""] = "",
     **options: Any,
 ) -> TaskSequence:
     """Create a scenario from (x_train, y_train, x_test, y_test) of each task; options are the fields of
-    `TaskSequence`. 8-bit arrays, and floats in [0, 1] in the shape of pictures, are images; others stay floats."""
-    return TaskSequence(images=(join_tasks(tasks, classes, name),), kind=kind, **options)
+    `TaskSequence`. Whole numbers in the shape of pictures are images, and floats stay as they are, unless `inputs` says
+    what they are: `images` (floats in [0, 1] are rounded to 8 bits) or `arrays`."""
+    return TaskSequence(images=(join_tasks(tasks, classes, name, inputs),), kind=kind, **options)

@@ -148,7 +148,70 @@ def test_a_file_of_features_is_read_as_arrays_and_one_of_pictures_as_images(tmp_
     assert found.fingerprint == data.fingerprint
     record = eg.run(eg.scenario(f"split-{tmp_path / 'f.npz'}/class"), eg.Adam(), training=eg.Training(epochs=1))
     assert record.status == "done"
+
+
+def write(path, x, **more):
+    n = len(x)
+    np.savez(path, x_train=x, y_train=np.arange(n) % 2, x_test=x[: n // 2], y_test=np.arange(n // 2) % 2, **more)
+    return images_by_name(str(path))
+
+
+def test_floats_in_the_shape_of_pictures_are_not_rounded_unless_the_file_says_images(tmp_path, capsys):
+    x = np.random.default_rng(0).random((12, 4, 4), np.float32)
+    kept = write(tmp_path / "kept.npz", x)
+    assert isinstance(kept, eg.Arrays)
+    assert kept.x_train.tobytes() == x.tobytes()
+    assert (
+        "kept.npz: floats are kept as they are, as arrays of 4×4; if they are images, say so" in capsys.readouterr().err
+    )
+    rounded = write(tmp_path / "rounded.npz", x, inputs="images")
+    assert rounded.shape == (1, 4, 4)
+    assert rounded.x_train.tolist() == np.rint(255 * x).tolist()
+    assert rounded.note.startswith("floats rounded to 8 bits, by up to 0.00")
+    assert rounded.note in capsys.readouterr().err
+
+
+def test_whole_numbers_in_the_shape_of_pictures_are_images_unless_the_file_says_arrays(tmp_path):
+    x = np.random.default_rng(0).integers(0, 256, (12, 4, 4))
+    assert type(write(tmp_path / "a.npz", x.astype(np.uint8))) is eg.Images
+    assert type(write(tmp_path / "b.npz", x)) is eg.Images
+    arrays = write(tmp_path / "c.npz", x.astype(np.uint8), inputs="arrays")
+    assert arrays.shape == (4, 4)
+    (task, *_) = eg.permute(arrays, kind="domain", permutations=2, identity_first=True).tasks()
+    assert next(task.train.chunks()).x.tolist() == x.reshape(12, 16).tolist()
+    with pytest.raises(DataError, match="inputs 'pictures' is unknown; choose from images, arrays"):
+        write(tmp_path / "d.npz", x, inputs="pictures")
+
+
+def test_what_is_nobodys_picture_is_an_array():
     assert looks_like_images(np.zeros((2, 4, 4), np.uint8))
-    assert looks_like_images(np.full((2, 4, 4), 0.5))
-    assert not looks_like_images(np.full((2, 4, 4), -0.5))
+    assert not looks_like_images(np.full((2, 4, 4), 0.5))
+    assert not looks_like_images(np.zeros((2, 4, 4), bool))
     assert not looks_like_images(np.zeros((2, 4), np.uint8))
+
+
+def test_a_sequence_of_floats_is_not_rounded_either(tmp_path):
+    rng = np.random.default_rng(0)
+    x, y = rng.random((3, 8, 4, 4), np.float32), np.arange(8) % 2
+    tasks = [(one, y, one, y) for one in x]
+    assert inputs_of(eg.sequence(tasks).tasks()).numpy().tobytes() == x.tobytes()
+    (images,) = eg.sequence(tasks, inputs="images").images
+    assert images.x_train.tolist() == np.rint(255 * x).reshape(24, 4, 4).tolist()
+    names = ("x_train", "y_train", "x_test", "y_test")
+    numbered = {f"{n}_{i}": a for i, task in enumerate(tasks) for n, a in zip(names, task, strict=True)}
+    np.savez(tmp_path / "s.npz", **numbered)
+    from_file = eg.scenario(f"sequence-{tmp_path / 's.npz'}/domain", normalize=None)
+    assert inputs_of(from_file.tasks()).numpy().tobytes() == x.tobytes()
+
+
+def test_images_say_that_they_round_floats_which_are_no_8_bit_pixels(capsys):
+    y, x = [0, 1] * 6, np.random.default_rng(0).integers(0, 256, (12, 3, 3))
+    for dtype in (np.float16, np.float32, np.float64):
+        assert eg.Images((x / 255).astype(dtype), y, x, y).note == ""
+    pairs = [(one / 255, k) for one, k in zip(x, y, strict=True)]
+    assert eg.Images.of(pairs, pairs).note == ""
+    assert capsys.readouterr().err == ""
+    assert eg.Images.of([(np.full((3, 3), 0.501), k) for k in y], [(x[0] / 255, k) for k in y]).note == (
+        "floats rounded to 8 bits, by up to 0.0010"  # 128 / 255 = 0.50196
+    )
+    assert "engram.Arrays keeps floats as they are" in capsys.readouterr().err
