@@ -77,8 +77,8 @@ def applies(
     optimizer: str,
     protocol: Protocol,
 ) -> bool:
-    """Whether all conditions of a rule hold for a scenario, by its kind and what patterns may match; patterns last, since
-    they take longest."""
+    """Whether all conditions of a rule hold for a scenario of these names and this kind; patterns last, since they take
+    longest."""
     return (
         kind in when.get("kind", (kind,))
         and ("method" not in when or bool(set(members) & set(when["method"])))

@@ -137,7 +137,8 @@ class Chunk:
 
     def records(self) -> list[Record]:
         """A record per row."""
-        texts, found = self.shared.texts, []
+        texts = self.shared.texts
+        found: list[Record] = []
         names = ("key", "seed", "status", "search", "average_accuracy", "seconds", "setting", "sizes", "computer")
         parsed = {number: self.shared.value(number) for name in names[-2:] for number in set(self.quick[name])}
         columns = zip(*(self.quick[name] for name in names), strict=True)
