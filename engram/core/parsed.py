@@ -28,15 +28,15 @@ class ParsedSources:
     def get(self, module: str, path: Path) -> Any:
         """What is known of a module whose file has not changed since; None if nothing is."""
         if self.entries is None:
-            self.entries = load(cache_file())
+            self.entries = read_entries(cache_file())
         *state, content = self.entries.get(module, (0, 0, None))
-        return content if state == state_of(path) else None
+        return content if state == size_and_time(path) else None
 
     def add(self, module: str, path: Path, content: Any) -> None:
         """Keep what was parsed; it is written when the process ends."""
         if self.entries is None:
             self.entries = {}
-        size, time = state_of(path)
+        size, time = size_and_time(path)
         self.entries[module] = (size, time, content)
         if not self.changed:
             self.changed = True
@@ -57,7 +57,7 @@ class ParsedSources:
             part.unlink(missing_ok=True)
 
 
-def state_of(path: Path) -> list[int]:
+def size_and_time(path: Path) -> list[int]:
     found = path.stat()
     return [found.st_size, found.st_mtime_ns]
 
@@ -69,7 +69,7 @@ def cache_file() -> Path:
     return Path(home) / "engram" / "parsed" / what
 
 
-def load(path: Path) -> dict[str, tuple[int, int, Any]]:
+def read_entries(path: Path) -> dict[str, tuple[int, int, Any]]:
     """What a file holds, if it is whole."""
     try:
         content = path.read_bytes()

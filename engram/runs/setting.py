@@ -23,7 +23,7 @@ OWN_CODE = "own code"
 """What a spec states beside the fields of a part from outside the package: a hash of its code."""
 COUNTED_EVALUATION = frozenset({"give_task_identity"})
 """Fields of the evaluation that change what is learned or scored; the others decide only what is measured besides."""
-PLAIN = (str, int, float)
+UNCHANGED_IN_JSON = (str, int, float)
 OMITTED = frozenset({"name", "make", "images", "kind", "data"})
 """Parts of a spec that the names of scenario and method state already."""
 
@@ -88,7 +88,7 @@ class Setting:
 def differs(value: Any, default: Any) -> bool:
     if default is COMPUTED:
         return True
-    if isinstance(value, PLAIN) and isinstance(default, PLAIN):  # which need no other form
+    if isinstance(value, UNCHANGED_IN_JSON) and isinstance(default, UNCHANGED_IN_JSON):  # which need no other form
         return value != default
     return bool(canonical(value) != canonical(default))
 
