@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import partial, wraps
 from typing import Any, ClassVar, Literal, Self, get_args
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import torch
@@ -29,6 +30,8 @@ Channels = float | tuple[float, ...]
 Normalize = Literal["train"] | tuple[Channels, Channels] | None
 """How pixels are normalised: by a mean and a standard deviation (one for all channels, or one per channel), by those of
 the padded training images (`train`), or not at all (None): pixels stay in [0, 1]."""
+_FLATTENED: WeakKeyDictionary[Images, dict[str, tuple[int, Tensor]]] = WeakKeyDictionary()
+"""Of each dataset in use: part → (border, pictures with that border). Nothing writes to these tensors."""
 AS_IT_IS = Scaling(torch.ones(1), torch.zeros(1))
 """Of arrays that are not pictures."""
 Order = Literal["fixed", "shuffled"]
@@ -209,15 +212,16 @@ def prepare_images(
     """
     train_rows, held_rows = (choose or choose_rows)(scenario, images)
     pictures = not isinstance(images.unseal(), Arrays)
-    flatten = partial(flatten_images, pad=scenario.pad) if pictures else flatten_arrays
-    x_train = flatten(images.x_train)
+    flatten = partial(flatten_once, pad=scenario.pad) if pictures else flatten_arrays
+    x_train = flatten(images, "x_train")
     if scenario.held_out:
         x_test, y_test, test_rows = x_train, images.y_train, held_rows
     else:
-        x_test, y_test = flatten(images.x_test), images.y_test
+        x_test, y_test = flatten(images, "x_test"), images.y_test
         test_rows = np.arange(len(y_test))
     if pictures:
-        scaling = compute_scaling(scenario.normalize, x_train[torch.from_numpy(train_rows)], images.shape[0])
+        counted = x_train[torch.from_numpy(train_rows)] if scenario.normalize == "train" else x_train[:0]
+        scaling = compute_scaling(scenario.normalize, counted, images.shape[0])
     else:
         scaling = AS_IT_IS
         if scenario.normalize is not None:
@@ -229,16 +233,29 @@ def prepare_images(
     return train, test, scaling
 
 
+def flatten_once(images: Images, part: str, pad: int) -> Tensor:
+    """A part of a dataset as `flatten_images` has it. It is kept with the dataset: a run draws its tasks several times,
+    and the runs of a worker draw them from the same pictures."""
+    x = getattr(images, part)  # refused if the part is sealed
+    kept = _FLATTENED.setdefault(images.unseal(), {})
+    if part not in kept or kept[part][0] != pad:
+        kept[part] = pad, flatten_images(x, pad)
+    return kept[part][1]
+
+
 def flatten_images(x: NDArray[np.uint8], pad: int) -> Tensor:
     """(n, h, w[, 3]) → (n, channels · height · width) with a black border."""
     if x.ndim == 3:
         x = x[..., None]
-    padded = np.pad(x, ((0, 0), (pad, pad), (pad, pad), (0, 0))) if pad else x
-    return torch.from_numpy(np.ascontiguousarray(padded.transpose(0, 3, 1, 2)).reshape(len(x), -1))
+    n, height, width, channels = x.shape
+    padded = np.zeros((n, channels, height + 2 * pad, width + 2 * pad), np.uint8)
+    padded[:, :, pad : pad + height, pad : pad + width] = x.transpose(0, 3, 1, 2)
+    return torch.from_numpy(padded.reshape(n, -1))
 
 
-def flatten_arrays(x: NDArray[Any]) -> Tensor:
+def flatten_arrays(images: Images, part: str) -> Tensor:
     """(n, …) → (n, values), without a copy if the rows lie one after the other."""
+    x = getattr(images, part)
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "The given NumPy array is not writable")  # a map of a file: only read here
         return torch.from_numpy(x.reshape(len(x), -1))
