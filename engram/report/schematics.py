@@ -102,7 +102,7 @@ def draw_kinds(names: Sequence[str], tasks: int, samples: int, seed: int = 0) ->
     fig = Figure(figsize=(width * len(names), height + below), layout="constrained")
     fig.set_label(f"Samples, heads and label distributions of {', '.join(names)}")
     if shares:
-        upper, lower = fig.subfigures(2, 1, height_ratios=[height, below])
+        (upper,), (lower,) = fig.subfigures(2, 1, squeeze=False, height_ratios=[height, below])
         draw_shares(lower.subplots(), shares)
         parts = [upper]
     else:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -13,7 +14,7 @@ from engram.report.style import BLACK, BLUE, BROWN, GREY, PALETTE
 from engram.scenarios.stream import outputs_of
 from engram.scenarios.task import Tasks
 
-BINS = 80
+SHARE_BINS = 80
 """Stretches that a stream is cut into."""
 BATCH = 16
 """Images per step; only where the stream depends on it does it change the picture."""
@@ -46,7 +47,7 @@ def shares_along(tasks: Tasks) -> Shares | None:
     if tasks.stream is not None:
         rows = tasks.stream.plan(tasks, lengths, BATCH).rows
         shown, parts = (output, "output") if len(tasks) == 1 else (task, "task")
-        return count_shares(parts, shown[rows], np.linspace(0, len(rows), BINS + 1))
+        return count_shares(parts, shown[rows], np.linspace(0, len(rows), min(SHARE_BINS, len(rows)) + 1))
     if tasks.kind in ("class", "class-known") and classes_return(tasks):
         return count_shares("output", output, np.concatenate([[0], np.cumsum(lengths)]).astype(np.float64))
     return None
@@ -60,7 +61,7 @@ def classes_return(tasks: Tasks) -> bool:
 def count_shares(parts: str, shown: torch.Tensor, edges: NDArray[np.float64]) -> Shares:
     count = int(shown.max()) + 1
     cuts = edges.round().astype(np.int64)
-    counts = np.stack([np.bincount(shown[a:b].numpy(), minlength=count) for a, b in zip(cuts, cuts[1:], strict=False)])
+    counts = np.stack([np.bincount(shown[a:b].numpy(), minlength=count) for a, b in pairwise(cuts)])
     return Shares(parts, edges, counts / counts.sum(1, keepdims=True))
 
 
