@@ -17,7 +17,9 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT))
+sys.path[:0] = [str(ROOT), str(ROOT / "docs")]
+
+from paper_pages import PAPER_ANSWERS, in_papers  # noqa: E402
 
 from engram.cli.ls import list_methods  # noqa: E402
 from engram.cli.options import field_docs  # noqa: E402
@@ -145,30 +147,16 @@ def glance(method: str) -> str:
 
 
 def measured(method: str) -> str:
-    """The cells of a method in all tables, with what its runs cost."""
-    rows, tables = [], []
-    for name in TABLES:
-        study = built_in_study(name)
-        if method not in study.rows:
-            continue
-        tables.append(name)
-        for column in study.columns:
-            if name == "table4" and column.endswith("/unknown"):
-                continue  # the same cell as in tables 2 and 3
-            cell = cells(name)[method, column]
-            made = [r for r in cell.runs.records if r.status == "done"]
-            verdict = f"{mark(cell)} {cell.verdict}"
-            scenario = study.columns[column].scenario
-            rows.append([f"`{scenario}`", our_text(cell), str(cell.n), published_text(cell), verdict, *cost(made)])
-    if not rows:
-        kind = "task" if "task identity" in listed()[method]["needs"] else "class"
-        return f"No published table has this row. `engram run split-mnist/{kind} {method}` measures it.\n"
-    commands = ", ".join(f"`engram reproduce {name} --rows {method}`" for name in tables)
-    return (
-        table(["scenario", "ours", "runs", "published", "verdict", "steps", "seconds per run"], rows)
-        + f"\nAverage accuracy in percent, ± the population standard deviation. Made by {commands}; seconds are the "
-        f"median on {machines()}.\n"
-    )
+    """A method in every published protocol, with what its runs cost."""
+    if found := in_papers(method):
+        return (
+            found
+            + f"\nAverage accuracy in percent, ± the population standard deviation. `engram reproduce TABLE --rows "
+            f"ROW` makes these runs, `engram compare methods --rows {method}` shows them; seconds are the median on "
+            f"{machines()}.\n"
+        )
+    kind = "task" if "task identity" in listed()[method]["needs"] else "class"
+    return f"No published table has this row. `engram run split-mnist/{kind} {method}` measures it.\n"
 
 
 def ledger(folder: str) -> str:
@@ -189,12 +177,6 @@ def ledger(folder: str) -> str:
             for line in lines
         ),
     )
-
-
-def cost(made: Sequence[Record]) -> list[str]:
-    if not made:
-        return ["–", "–"]
-    return [f"{statistics.median(r.steps for r in made):,.0f}", f"{statistics.median(r.seconds for r in made):,.0f}"]
 
 
 def machines() -> str:
@@ -443,6 +425,7 @@ ANSWERS: dict[str, Callable[..., str]] = {
     "sampled": sampled,
     "times": times,
     "coefficients": coefficients,
+    **PAPER_ANSWERS,
 }
 
 if __name__ == "__main__":

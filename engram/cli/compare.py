@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,10 +20,10 @@ from engram.core.messages import select
 from engram.report.written import Format, as_text, show_table, write_table
 from engram.runs.defaults import Protocol
 from engram.runs.records import read_records
-from engram.studies.catalog import find_study, paper_names, study_names
+from engram.studies.catalog import find_study, own_names, paper_names, study_names
 from engram.workbench import make_table
 
-CLAIMS, TABLE1, FIRST_PAPER = "claims", "table1", "hsu2018"
+CLAIMS, METHODS_PAGE, TABLE1, FIRST_PAPER = "claims", "methods", "table1", "hsu2018"
 
 
 @dataclass
@@ -30,8 +31,8 @@ class CompareOptions:
     """Our numbers against the published ones, from the records; runs nothing."""
 
     table: tyro.conf.Positional[str]
-    """table1 (the kinds, read off the data), table2 to table6, another paper's table, a TOML file, or claims: what the
-    first paper concludes (of another one: buzzega2020/claims)."""
+    """table1 (the kinds, read off the data), table2 to table6, another paper's table, a TOML file, claims: what the
+    first paper concludes (of another one: buzzega2020/claims), or methods: every method in every published protocol."""
     rows: tuple[str, ...] = ()
     """Only these rows: methods, and variants by their names, as in gem/one-slot; in table5 and table6 numbers of
     tasks."""
@@ -59,7 +60,7 @@ class CompareOptions:
 def compare_command(arguments: list[str]) -> int:
     """The command."""
     short = [name.removeprefix("hsu2018/") for name in study_names()]
-    words = with_name(with_files(arguments), "table", (TABLE1, *short, CLAIMS))
+    words = with_name(with_files(arguments), "table", (TABLE1, *short, *own_names(), CLAIMS, METHODS_PAGE))
     options = parse_options(CompareOptions, words, "engram compare")
     form = select_format(options.format, options.json)
     if not options.results.is_dir() and options.results != CompareOptions.results:  # which may come later
@@ -75,6 +76,10 @@ def compare_command(arguments: list[str]) -> int:
         )
     if name == TABLE1:
         return compare_table1(form, options.out)
+    if options.table == METHODS_PAGE:
+        if options.columns or options.variants or options.twins or options.protocol != CompareOptions.protocol:
+            raise WrongCallError("methods are shown in all protocols; only --rows goes with it, as in --rows adam ewc")
+        return compare_methods(form, options.results, options.out, options.rows)
     if name == CLAIMS:
         return compare_claims(form, options.results, options.out, paper)
     try:
@@ -119,6 +124,25 @@ def compare_claims(form: Format, folder: Path, out: Path | None, paper: str) -> 
         put_text(markdown_claims(found), out)
     else:
         put_text(as_text(lambda console: print_claims(found, console)), out)
+    return 0
+
+
+def compare_methods(form: Format, folder: Path, out: Path | None, methods: Sequence[str]) -> int:
+    """Every method in every published protocol, and where two papers disagree."""
+    from engram.report.across import show_across, write_across
+    from engram.runs.setting import group_by_setting
+    from engram.studies.across import find_disagreements, find_places
+
+    groups = group_by_setting(read_records(folder))
+    try:
+        places = find_places(groups, methods)
+    except ValueError as error:
+        raise WrongCallError(str(error)) from error
+    disagreements = find_disagreements(places, groups)
+    if form == "text" and out is None:
+        show_across(places, disagreements, OUT)
+    else:
+        put_text(write_across(form, places, disagreements), out)
     return 0
 
 

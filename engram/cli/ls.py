@@ -175,10 +175,10 @@ def list_tables() -> Rows:
 
 
 def list_studies() -> Rows:
-    from engram.studies.catalog import built_in_study, study_names
+    from engram.studies.catalog import built_in_study, own_names, study_names
 
     rows = []
-    for name in study_names():
+    for name in (*study_names(), *own_names()):
         study = built_in_study(name)
         cells = sum(study.has_cell(row, column) for row in study.rows for column in study.columns)
         published = sum(len(row.published) for row in study.rows.values())

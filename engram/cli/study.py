@@ -21,7 +21,7 @@ from engram.core.registry import METRICS
 from engram.report.written import Format, show_table, write_table
 from engram.runs.defaults import Protocol
 from engram.runs.records import Record, read_records
-from engram.studies.catalog import find_study, study_names
+from engram.studies.catalog import find_study, own_names, study_names
 from engram.studies.study import Study, Variant
 from engram.workbench import StudyTable, make_table, read_csv, run_study, table_of_lines, table_of_records
 
@@ -57,7 +57,7 @@ class StudyOptions(EngineOptions):
 
 def study_command(arguments: list[str]) -> int:
     """The command."""
-    names = (*study_names(), "or a TOML file of your own")
+    names = (*study_names(), *own_names(), "or a TOML file of your own")
     options = parse_options(StudyOptions, with_name(with_files(arguments), "study", names), "engram study")
     form = select_format(options.format, options.json)
     try:

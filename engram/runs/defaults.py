@@ -71,14 +71,14 @@ def split_method(method: str) -> list[str]:
 def applies(
     when: Mapping[str, Sequence[str]], name: ScenarioName, members: Sequence[str], optimizer: str, protocol: Protocol
 ) -> bool:
-    """Whether all conditions of a rule hold."""
+    """Whether all conditions of a rule hold; patterns last, since they take longest."""
     return (
-        any(fnmatchcase(front, pattern) for front in name.fronts for pattern in when.get("scenario", ("*",)))
-        and name.kind in when.get("kind", (name.kind,))
+        name.kind in when.get("kind", (name.kind,))
         and ("method" not in when or bool(set(members) & set(when["method"])))
         and ("only" not in when or (len(members) == 1 and members[0] in when["only"]))
         and optimizer in when.get("optimizer", (optimizer,))
         and protocol in when.get("protocol", (protocol,))
+        and any(fnmatchcase(front, pattern) for front in name.fronts for pattern in when.get("scenario", ("*",)))
     )
 
 

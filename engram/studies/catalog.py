@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Iterable
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -44,12 +45,19 @@ def full_name(name: str) -> str:
         if candidate in names:
             return candidate
     short = [known.removeprefix(f"{FIRST}/") for known in names]
-    raise StudyError(unknown("table", name, short))
+    raise StudyError(unknown("table", name, [*short, *own_names()]))
+
+
+def own_names() -> tuple[str, ...]:
+    """The studies of the package that are no paper's."""
+    return tuple(sorted(path.stem for path in FOLDER.glob("*.toml")))
 
 
 @cache
 def built_in_study(name: str) -> Study:
-    """A table of the package."""
+    """A study of the package: a table of a paper, or one of engram's own."""
+    if name in own_names():
+        return read_study(read_toml(FOLDER / f"{name}.toml"), name)
     paper, _, table = full_name(name).partition("/")
     shared, values = (read_toml(FOLDER / paper / f"{file}.toml") for file in ("paper", table))
     return read_study(values, f"{paper}/{table}", shared=shared)
@@ -61,8 +69,9 @@ def find_study(name: str) -> Study:
     if path.suffix == ".toml":
         if not path.is_file():
             raise StudyError(f"study {name} does not exist")
-        return read_study(read_toml(path), path.stem, path.parent)
-    if "/" not in name and path.with_suffix(".toml").is_file() and name not in map(short_name, study_names()):
+        return replace(read_study(read_toml(path), path.stem, path.parent), path=name)
+    known = {*map(short_name, study_names()), *own_names()}
+    if "/" not in name and path.with_suffix(".toml").is_file() and name not in known:
         raise StudyError(f"study {name} is unknown; did you mean {name}.toml?")
     return built_in_study(name)
 

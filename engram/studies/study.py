@@ -125,6 +125,8 @@ class Study:
     """`trials` and `select_on`, if rows are tuned first."""
     python: str = ""
     """The module of the paper's folder that finds the runs of cells, if no other study could use it."""
+    path: str = ""
+    """The file that it was read from, if it does not come with the package."""
 
     @property
     def short_name(self) -> str:

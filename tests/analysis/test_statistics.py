@@ -13,7 +13,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from engram.analysis.statistics import Summary, correct_tests, holm, paired_test, pairs_needed, summarize, welch
+from engram.analysis.statistics import (
+    Summary,
+    correct_tests,
+    holm,
+    paired_interval,
+    paired_test,
+    pairs_needed,
+    summarize,
+    welch,
+)
 
 
 def test_three_pairs_by_hand():
@@ -159,3 +168,25 @@ def test_welch_without_spread_or_without_runs():
 def test_it_works_without_torch():
     code = "import sys, engram.analysis.statistics as s; s.paired_test([1], [3]); assert 'torch' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_the_interval_of_six_pairs_is_from_the_least_difference_to_the_largest():
+    """Of 64 parts into which the means of subsets divide the line, the two outer ones are 3.1 percent."""
+    zeros = [0.0] * 6
+    assert paired_interval(zeros, [3, 1, 4, 1.5, 9, 2.6]) == (1.0, 9.0)
+    assert paired_interval(zeros[:5], [3, 1, 4, 1.5, 9]) is None  # 2/32 is above 5 percent
+
+
+@given(st.lists(st.sampled_from([-3.0, -1.5, 0.0, 0.5, 1.0, 2.25, 4.0]), min_size=6, max_size=12))
+def test_the_interval_contains_0_exactly_if_the_test_shows_nothing(differences):
+    zeros = [0.0] * len(differences)
+    interval = paired_interval(zeros, differences)
+    assert interval is not None
+    assert (interval[0] <= 0 <= interval[1]) == (paired_test(zeros, differences).p >= 0.05)
+
+
+def test_the_interval_of_many_pairs_is_near_student_s():
+    rng = random.Random(1)
+    b = [rng.gauss(1, 2) for _ in range(60)]
+    found = paired_interval([0.0] * 60, b)
+    assert found == pytest.approx(stats.ttest_1samp(b, 0).confidence_interval(0.95), abs=0.05)

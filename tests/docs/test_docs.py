@@ -272,3 +272,32 @@ def test_the_documentation_builds_without_a_warning(tmp_path):
     page = (tmp_path / "site" / "methods" / "adam.html").read_text()
     assert "engram:" not in page  # what pages ask for was filled in
     assert "<code>split-mnist/task</code>" in page
+
+
+def test_pages_about_papers_say_what_the_records_say(hooks):
+    """Against the records themselves, read by hand."""
+    runs = [json.loads(line) for line in (RESULTS / "table2.jsonl").read_text().splitlines()]
+    adam = [run for run in runs if (run["scenario"], run["method"]) == ("split-mnist/task", "adam")]
+    mean = sum(run["average_accuracy"] for run in adam) / len(adam)
+    shown = hooks.ANSWERS["paper-table"]("hsu2018/table2")
+    line = next(line for line in shown.splitlines() if line.startswith("| Adam |"))
+    assert line.startswith(f"| Adam | {mean:.2f} ± ")
+    assert f", n {len(adam)}<br>(93.46 ± 2.01) ✓ |" in line
+    rows = hooks.measured("adam").splitlines()
+    assert f"| `split-mnist/task` | hsu2018/table2 task | Adam | {mean:.2f} ±" in rows[2]
+    assert "No published table has this row" in hooks.measured("mir")
+    assert "buzzega2020/table2 rotated | DER/200 |" in hooks.measured("der")
+
+
+def test_a_study_without_runs_is_said_to_have_none(hooks, monkeypatch):
+    pages = sys.modules["paper_pages"]
+    monkeypatch.setattr(pages, "every_group", dict)
+    for kept in (pages.cells_of, pages.every_place):
+        kept.cache_clear()
+    try:
+        assert pages.state("vandeven2022/table2") == "No runs are recorded yet.\n"
+        assert pages.short_state("buzzega2020/table2") == "no runs yet"
+        assert "| – | – | – |" in pages.crossing("adam")
+    finally:
+        for kept in (pages.cells_of, pages.every_place):
+            kept.cache_clear()

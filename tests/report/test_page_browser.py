@@ -60,6 +60,7 @@ def test_it_loads_from_disk_without_network_or_complaint(page, file):
     assert page.texts("h2") == [
         "Tables",
         "Claims",
+        "Compare",
         "Other runs",
         "Memory",
         "Sensitivity",

@@ -17,7 +17,8 @@ from engram.report.page.settings import (
     gather_settings,
     sensitivity_curves,
 )
-from engram.report.page.studies import claims_data, study_data
+from engram.report.page.studies import OWN, claims_data, has_runs, papers_data, tables_data
+from engram.report.page.values import Exact, values_by_seed
 from engram.report.selection import family_of
 from engram.runs.index import IndexedRecord
 from engram.runs.records import Record
@@ -61,6 +62,7 @@ def assemble(
             "metrics": metrics_data(list(setting.runs.done.values())),
             "classes": classes_data(setting.runs.done.values()),
             "scores": next((run.scores for run in setting.runs.done.values()), []),
+            "values": values_by_seed(setting.runs.accuracies),
             "runs": [run_data(run, offline_of(run, offline), environments) for run in setting.runs.records[:most]],
         }
         for setting in settings
@@ -68,20 +70,19 @@ def assemble(
     reported = {setting.setting: setting.runs for setting in settings if not setting.trial}
     known = {setting.id for setting in settings if not setting.trial}
     shown = list(map(built_in_study, study_names())) if studies is None else list(studies)
-    tables = {study.name: study_data(study, reported, known) for study in shown}
-    with_runs = {
-        name: table for name, table in tables.items() if any(c["setting"] for r in table["rows"] for c in r["cells"])
-    }
-    in_tables = {cell["setting"] for table in tables.values() for row in table["rows"] for cell in row["cells"]}
-    in_tables |= {variant["setting"] for table in tables.values() for variant in table["variants"]}
+    tables = tables_data(shown, reported, known)
+    with_runs = [table for table in tables if has_runs(table)]
+    cells = [cell for table in tables for row in table["rows"] for cell in row["cells"]]
+    in_tables = {cell["setting"] for cell in [*cells, *(one for table in tables for one in table["variants"])]}
     found: dict[str, Any] = tidy(
         {
             "version": VERSION,
             "records": len(usable),
             "skipped": len(records) - len(usable),
             "thinned": thinning([len(setting.runs.records) for setting in settings], most),
-            "tables": list(with_runs.values()),
-            "claims": claims_data({name.partition("/")[0] for name in with_runs if "/" in name}, reported),
+            "tables": [table for table in tables if has_runs(table) or table["paper"] == OWN],
+            "papers": papers_data(shown, tables),
+            "claims": claims_data({table["paper"] for table in with_runs}, reported),
             "settings": described,
             "own": [setting.id for setting in settings if setting.id not in in_tables and not setting.trial],
             "sensitivities": sensitivity_curves(settings),
@@ -151,7 +152,7 @@ def tidy(value: Any) -> Any:
         return {str(name): tidy(v) for name, v in value.items()}
     if isinstance(value, list | tuple):
         return [tidy(v) for v in value]
-    if isinstance(value, float):
+    if isinstance(value, float) and not isinstance(value, Exact):
         return round_short(value) if math.isfinite(value) else None
     return value
 

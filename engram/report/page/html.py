@@ -10,7 +10,10 @@ from functools import cache
 from importlib import resources
 from typing import Any
 
-PAGE_SCRIPTS = ("dom", "charts", "figures", "tables", "studies", "memory", "tuning", "sections", "details", "page")
+PAGE_SCRIPTS = (
+    "dom", "charts", "figures", "tables", "studies", "papers", "paired", "compare", "memory", "tuning", "sections",
+    "details", "page",
+)  # fmt: skip
 """In the order in which they need each other."""
 
 

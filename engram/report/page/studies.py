@@ -1,20 +1,55 @@
-"""Studies as the page shows them: cells with the settings behind them, comparisons, variants; claims of papers."""
+"""Studies as the page shows them: papers and own studies, cells with the settings behind them, variants, claims."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+import shlex
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
+from engram.core.registry import METRICS
 from engram.report.claims import SIDES, judged_text, tally
 from engram.report.layout import numbered_title
 from engram.report.page.comparisons import compare_rows
 from engram.report.page.settings import setting_id
+from engram.report.page.values import values_by_seed
 from engram.studies.catalog import FIRST, paper_names, results_of, study_names
 from engram.studies.claims import claims_of
 from engram.studies.hsu2018.queue import stand_ins
 from engram.studies.outcomes import examine_claims
 from engram.studies.study import Study
 from engram.studies.table import Cell, Groups, Results, make_cells, make_variant_cells, shown_p
+
+OWN = "own"
+"""The part of the page that has all studies that are not of a paper in the package."""
+
+
+def tables_data(studies: Sequence[Study], records: Groups, known: Collection[str]) -> list[dict[str, Any]]:
+    """The tables, each under a name of its own: two files of one name are two studies."""
+    taken: set[str] = set()
+    found = []
+    for study in studies:
+        name, number = page_name(study), 1
+        while name in taken:
+            number += 1
+            name = f"{page_name(study)}-{number}"
+        taken.add(name)
+        found.append({**study_data(study, records, known), "name": name})
+    return found
+
+
+def has_runs(table: Mapping[str, Any]) -> bool:
+    return any(cell["setting"] for row in table["rows"] for cell in row["cells"])
+
+
+def papers_data(studies: Sequence[Study], tables: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """What the page switches between: the papers, then the studies of one's own; each with what has no runs yet."""
+    found: dict[str, dict[str, Any]] = {}
+    for study, table in zip(studies, tables, strict=True):
+        about = {"name": table["paper"], "citation": study.paper if table["paper"] != OWN else "", "missing": []}
+        paper = found.setdefault(table["paper"], about)
+        if not has_runs(table):
+            paper["missing"].append({"title": table["title"], "command": table["command"]})
+    return list(found.values())
 
 
 def study_data(study: Study, records: Groups, known: Collection[str]) -> dict[str, Any]:
@@ -25,9 +60,12 @@ def study_data(study: Study, records: Groups, known: Collection[str]) -> dict[st
     by_place = {(cell.row, cell.column): cell for cell in cells}  # some rows exist in some columns only
     return {
         "name": page_name(study),
+        "paper": study.name.partition("/")[0] if is_built_in(study) else OWN,
         "title": numbered_title(study),
         "published": study.is_published,
         "head": study.first.partition("\n")[0],
+        "metric": str(METRICS.facts(study.metric).literals.get("title") or study.metric),
+        "baseline_row": study.baseline if study.baseline in study.rows else "",
         "baseline": study.row_title(study.baseline) if study.baseline in study.rows else "",
         "command": command_of(study),
         "remarks": stand_ins(run for cell in cells for run in cell.runs.records),
@@ -36,7 +74,7 @@ def study_data(study: Study, records: Groups, known: Collection[str]) -> dict[st
             {
                 "name": row,
                 "title": study.row_title(row),
-                "cells": [cell_data(by_place.get((row, column), Cell(row, column)), known) for column in study.columns],
+                "cells": [cell_data(by_place.get((row, column)), row, column, known) for column in study.columns],
             }
             for row in names
         ],
@@ -50,20 +88,35 @@ def page_name(study: Study) -> str:
     return study.name.removeprefix(f"{FIRST}/")
 
 
+def is_built_in(study: Study) -> bool:
+    return not study.path and study.name in study_names()
+
+
 def command_of(study: Study) -> str:
     """What makes the runs of a study."""
-    built_in = study.name in study_names()
-    return f"engram reproduce {page_name(study)}" if built_in else f"engram study {study.name}.toml"
+    own = study.path or f"{study.name}.toml"
+    return f"engram reproduce {page_name(study)}" if is_built_in(study) else f"engram study {shlex.quote(own)}"
 
 
-def cell_data(cell: Cell, known: Collection[str]) -> dict[str, Any]:
-    return {
+def cell_data(cell: Cell | None, row: str, column: str, known: Collection[str]) -> dict[str, Any]:
+    """A cell; `absent` if the row does not exist in that column."""
+    if cell is None:
+        return {**Cell(row, column, notes=()).to_json(), "absent": True, "setting": None}
+    test = cell.test if cell.test and cell.test.n else None
+    found = {
         **cell.to_json(),
         "band": cell.band,
         "p": shown_p(cell.test),
-        "difference": cell.test.difference if cell.test and cell.test.n else None,
+        "difference": test.difference if test else None,
         "setting": known_setting(cell, known),
     }
+    return found | values_apart(cell)
+
+
+def values_apart(cell: Cell) -> dict[str, Any]:
+    """The value of each run, unless it is the average accuracy, which the setting has."""
+    accuracies = {r.seed: r.average_accuracy for r in cell.runs.records if r.status == "done"}
+    return {} if cell.runs.values == accuracies else {"values": values_by_seed(cell.runs.values)}
 
 
 def known_setting(cell: Cell, known: Collection[str]) -> str | None:
@@ -84,7 +137,12 @@ def variants_data(results: Results, known: Collection[str]) -> list[dict[str, An
     """The variants that have runs, each with its setting."""
     study = results.study
     return [
-        {**cell.to_json(), "setting": known_setting(cell, known), "of": study.row_title(study.variants[cell.row].row)}
+        {
+            **cell.to_json(),
+            "setting": known_setting(cell, known),
+            "of": study.row_title(study.variants[cell.row].row),
+            **values_apart(cell),
+        }
         for cell in make_variant_cells(results, list(study.variants.values()))
         if cell.n and known_setting(cell, known)
     ]

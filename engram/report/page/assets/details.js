@@ -93,6 +93,7 @@ function body({ table, row, cell, setting, id }) {
     el("h3", {}, "Seeds"), seedTable(setting),
     classTables(setting),
     cell ? comparisons(table, row, cell) : null,
+    cell && table.head !== "after task" ? compareButton(table, row) : null,
     memoryTable(setting),
     samplesOf(id),
     setting.runs.filter(run => run.error).map(run =>
@@ -176,6 +177,19 @@ function classTables(setting) {
     el("summary", {}, `Task ${task}`),
     plainTable(["right", "accuracy", ...predicted.map(output => `as ${output}`)], rows.map(row =>
       [String(row.right), percent(row.accuracy, 1), ...row.shares.map(share => percent(share, 1))]))))];
+}
+
+// Takes the row to the section where any two are compared.
+function compareButton(table, row) {
+  return el("p", {}, el("button", {
+    type: "button", onclick: () => {
+      dialog.close();
+      state.pick.one = rowKey(table.name, row.name);
+      render();
+      document.getElementById("compare").scrollIntoView();
+      focusOn("pick other");
+    },
+  }, `Compare ${row.title} with any other row`));
 }
 
 const SEEN_FROM_HERE = { higher: "this is lower", lower: "this is higher" };

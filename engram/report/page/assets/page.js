@@ -2,13 +2,16 @@
 
 let data = JSON.parse(document.getElementById("data").textContent);
 const state = {
-  search: {}, pick: { against: "adam" }, verdicts: new Set(Object.keys(SIGNS)), telling: false, sort: {}, open: null,
+  paper: null, search: {}, pick: { against: "adam" }, verdicts: new Set(Object.keys(SIGNS)), telling: false, sort: {}, open: null,
 };
 const redraws = [];  // tables that are drawn anew when they are sorted
 
+const OF_THE_PAPER = [
+  ["tables", "Tables", () => shownTables().length, tablesSection],
+  ["claims", "Claims", () => shownClaims().length, claimsSection],
+];
 const SECTIONS = [
-  ["tables", "Tables", () => data.tables.length, tablesSection],
-  ["claims", "Claims", () => data.claims.length, claimsSection],
+  ["compare", "Compare", () => comparableRows().length > 1, compareSection],
   ["own", "Other runs", () => data.own.length, ownSection],
   ["memory", "Memory", () => finished().length, memorySection],
   ["sensitivity", "Sensitivity", () => data.sensitivities.length, sensitivitySection],
@@ -20,32 +23,28 @@ const SECTIONS = [
 function render() {
   redraws.length = 0;
   watcher.disconnect();
-  const shown = SECTIONS.filter(([, , wanted]) => wanted());
-  document.getElementById("main").replaceChildren(...intro(), ...shown.map(([id, title, , fill]) =>
-    el("section", { id, "aria-labelledby": `${id}-title` }, el("h2", { id: `${id}-title` }, title), fill())));
-  document.getElementById("nav").replaceChildren(...shown.map(([id, title]) => el("a", { href: `#${id}` }, title)));
+  settlePaper();
+  const wanted = sections => sections.filter(([, , wanted]) => wanted()), all = wanted([...OF_THE_PAPER, ...SECTIONS]);
+  const section = ([id, title, , fill]) =>
+    el("section", { id, "aria-labelledby": `${id}-title` }, el("h2", { id: `${id}-title` }, title), fill());
+  const tabs = paperSwitch(), role = tabs && { role: "tabpanel", "aria-labelledby": `tab-${state.paper}` };
+  const panel = el("div", { id: "panel", ...role }, paperNotes(), paperTiles(), wanted(OF_THE_PAPER).map(section));
+  document.getElementById("main").replaceChildren(...[...intro(), tabs, panel, ...wanted(SECTIONS).map(section)].filter(Boolean));
+  document.getElementById("nav").replaceChildren(...all.map(([id, title]) => el("a", { href: `#${id}` }, title)));
   document.getElementById("foot").textContent = `Made by engram ${data.version} from ${data.sources}.`;
   if (state.open) showDetails();
 }
 
 function intro() {
-  const cells = data.tables.flatMap(cellsOf), settings = Object.values(data.settings);
-  const number = verdict => cells.filter(cell => cell.verdict === verdict).length;
-  const tile = (value, text, look) =>
-    el("div", { class: "tile" }, el("b", { class: look }, value), el("span", { class: "quiet small" }, text));
+  const settings = Object.values(data.settings);
   const failed = settings.flatMap(setting => setting.runs).filter(run => run.status !== "done").length;
   return [
     el("h1", {}, data.records ? many(data.records, "run") : "No records yet"),
     el("p", { class: "quiet" }, `${many(settings.length, "setting")} in `
       + many(unique(settings.map(setting => setting.scenario)).length, "scenario")
+      + (failed ? `; ${many(failed, "run")} failed or diverged` : "")
       + (data.skipped ? `; ${many(data.skipped, "record")} not whole, left out` : "")
       + (data.thinned ? `; ${data.thinned}` : "") + "."),
-    el("div", { class: "tiles" },
-      cells.some(cell => cell.verdict) ? [
-        tile(number("agrees"), "cells agree with published numbers", "agrees"), tile(number("higher"), "are higher", "higher"),
-        tile(number("lower"), "are lower", "lower"), tile(number("missing"), "have no runs yet"),
-      ] : null,
-      failed ? tile(failed, "runs failed or diverged", "lower") : null),
   ];
 }
 
@@ -73,10 +72,15 @@ function theme(now) {
 themeButton.addEventListener("click", () => theme(document.documentElement.dataset.theme === "dark" ? "light" : "dark"));
 dark.addEventListener("change", () => theme(dark.matches ? "dark" : "light"));
 
-// `#cell/table2/ewc/class` and `#run/ID` open what they name.
+// `#cell/table2/ewc/class` and `#run/ID` open what they name, `#paper/NAME` and `#compare/…` choose it.
 function openFromAddress() {
   const [what, ...parts] = location.hash.slice(1).split("/").map(decodeURIComponent);
   if (what === "cell") state.open = { table: parts[0], row: parts[1], column: parts[2] };
+  if (what === "paper") state.paper = parts[0];
+  if (what === "cell") state.paper = data.tables.find(table => table.name === parts[0])?.paper ?? null;
+  if (what === "compare" && parts.length === 4) {
+    Object.assign(state.pick, { one: rowKey(parts[0], parts[1]), other: rowKey(parts[2], parts[3]) });
+  }
   if (what === "run") state.open = { setting: parts[0] };
 }
 
@@ -106,6 +110,7 @@ async function news() {
 theme(dark.matches ? "dark" : "light");
 openFromAddress();
 render();
+if (location.hash.startsWith("#compare/")) document.getElementById("compare")?.scrollIntoView();
 if (data.live) {
   document.getElementById("live").hidden = false;
   news();

@@ -103,8 +103,8 @@ function claimsSection() {
   return [
     el("p", { class: "quiet" }, "What a paper concludes, tested on its published numbers and on our runs. Below ",
       "each outcome: comparisons that hold / fail / are undecided."),
-    data.claims.map(paper => el("div", { class: "card" }, el("div", { class: "scroll" }, el("table", { class: "claims" },
-      el("caption", {}, paper.paper), el("thead", {}, el("tr", {}, head())),
+    shownClaims().map(paper => el("div", { class: "card" }, el("div", { class: "scroll" }, el("table", { class: "claims" },
+      el("caption", {}, `What ${paper.paper} concludes`), el("thead", {}, el("tr", {}, head())),
       el("tbody", {}, paper.claims.map(claim => el("tr", {},
         el("th", { scope: "row", class: "wrap" }, `${claim.number}. ${claim.text}`, parts(claim),
           claim.notes.length ? el("div", { class: "quiet small" }, `Ours: ${claim.notes.join("; ")}.`) : null),

@@ -6,20 +6,20 @@ const MEANING = {
   lower: "lower than the published number", missing: "no runs yet",
 };
 
-const cellsOf = table => table.rows.flatMap(row => row.cells);
+const cellsOf = table => table.rows.flatMap(row => row.cells).filter(cell => !cell.absent);
 const publishedText = cell => percent(cell.paper) + (there(cell.paper_std) ? ` ± ${percent(cell.paper_std)}` : "");
 const pText = value => `p ${value.toPrecision(2)}`;
 
 function tablesSection() {
-  const box = el("div", {}), shape = table => ["pair", "pair uneven"][table.columns.length - 3] ?? "";
+  const tables = shownTables(), box = el("div", {}), shape = table => ["pair", "pair uneven"][table.columns.length - 3] ?? "";
   const charted = table => table.published && table.rows.some(row => row.cells.some(judged));
   const chart = table => (table.head === "after task" ? alongQueue(table) : agreement(table));
-  const draw = () => box.replaceChildren(...data.tables.map(table =>
+  const draw = () => box.replaceChildren(...tables.map(table =>
     el("div", { class: `card ${charted(table) ? shape(table) : ""}` },
       el("div", {}, studyTable(table), variantTable(table)), charted(table) ? chart(table) : null)));
-  const published = data.tables.some(table => table.published);
+  const published = tables.some(table => table.published);
   const verdicts = !published ? [] : Object.keys(SIGNS).map(verdict => {
-    const cells = data.tables.flatMap(cellsOf).filter(cell => cell.verdict === verdict);
+    const cells = tables.flatMap(cellsOf).filter(cell => cell.verdict === verdict);
     const button = el("button", {
       type: "button", "aria-pressed": state.verdicts.has(verdict), "data-focus": `verdict ${verdict}`,
       onclick: () => {
@@ -34,7 +34,8 @@ function tablesSection() {
     type: "checkbox", checked: state.telling, "data-focus": "telling",
     onchange: () => { state.telling = telling.checked; draw(); },
   });
-  const methods = unique(data.tables.flatMap(table => Object.values(table.tests ?? {}).flatMap(Object.keys)));
+  const methods = unique(tables.flatMap(table => Object.values(table.tests ?? {}).flatMap(Object.keys)));
+  if (state.pick.against && !methods.includes(state.pick.against)) state.pick.against = tables[0]?.baseline_row;
   const against = picker("* differs from", "against", [...methods.map(name => [name, name]), ["", "none"]], draw);
   redraws.push(draw);
   draw();
@@ -53,7 +54,7 @@ function tablesSection() {
 const judged = cell => there(cell.ours) && there(cell.paper) && there(cell.band);
 
 function studyTable(table) {
-  const passes = cell => (!cell.verdict || state.verdicts.has(cell.verdict))
+  const passes = cell => !cell.absent && (!cell.verdict || state.verdicts.has(cell.verdict))
     && (!state.telling || cell.telling || !table.published);
   const rows = table.rows.filter(row => matches("studies", row.name, row.title) && row.cells.some(passes));
   return grid({
@@ -62,9 +63,9 @@ function studyTable(table) {
     columns: [table.head, ...table.columns.map(column => column.name)].map(title => ({ title })),
     rows: rows.map(row => ({
       id: row.name, head: row.title, sort: row.title,
-      cells: row.cells.map(cell => ({
+      cells: row.cells.map(cell => (cell.absent ? noCell(row, cell) : {
         sort: cell.ours,
-        look: `cell ${cell.verdict ?? ""}${passes(cell) ? "" : " aside"}`,
+        look: `cell ${cell.verdict ?? (there(cell.ours) ? "" : "missing")}${passes(cell) ? "" : " aside"}`,
         label: spoken(row, cell, differs(table, cell)),
         open: () => openCell(table, row, cell),
         content: cellContent(table, cell, differs(table, cell)),
@@ -72,6 +73,8 @@ function studyTable(table) {
     })),
   });
 }
+
+const noCell = (row, cell) => ({ look: "cell missing", label: `${row.title}, ${cell.column}: no such cell`, content: "–" });
 
 // Rows with some values changed, beside the row, over common seeds.
 function variantTable(table) {
@@ -120,10 +123,11 @@ function spoken(row, cell, star) {
 }
 
 function tally(table) {
-  if (!table.published) return (table.baseline ? `p against ${table.baseline}, after Holm's correction` : "") + remarks(table);
+  const metric = table.metric === "average accuracy" ? "" : `${table.metric}; `;
+  if (!table.published) return metric + (table.baseline ? `p against ${table.baseline}, after Holm's correction` : "") + remarks(table);
   const number = verdict => cellsOf(table).filter(cell => cell.verdict === verdict).length;
   const telling = cellsOf(table).filter(cell => cell.telling && cell.verdict !== "missing");
-  return `${number("agrees")} agree, ${number("higher")} higher, ${number("lower")} lower, ${number("missing")} missing; `
+  return `${metric}${number("agrees")} agree, ${number("higher")} higher, ${number("lower")} lower, ${number("missing")} missing; `
     + `of ${telling.length} telling cells ${telling.filter(cell => cell.verdict === "agrees").length} agree`
     + remarks(table);
 }
