@@ -144,13 +144,13 @@ def test_a_file_larger_than_the_memory_that_is_allowed_is_trained_on(tmp_path):
     small = write_folder(tmp_path / "small", **parts(INPUTS["features"]))
     large = tmp_path / "large"
     large.mkdir()
-    shape = (3000, 10_000)  # 120 MB, of which the disk holds the first rows only
+    shape = (6000, 10_000)  # 240 MB, of which the disk holds the first rows only
     x = np.lib.format.open_memmap(large / "x_train.npy", "w+", np.float32, shape)
     x[:40] = RNG.standard_normal((40, shape[1]))
     np.save(large / "x_test.npy", np.asarray(x[:40]))
-    np.save(large / "y_train.npy", np.arange(3000) % 4)
+    np.save(large / "y_train.npy", np.arange(6000) % 4)
     np.save(large / "y_test.npy", np.arange(40) % 4)
-    allowed = 60 << 20
+    allowed = 120 << 20
     done = subprocess.run(
         [sys.executable, "-c", LIMITED, small, str(large), str(allowed)], cwd=tmp_path, capture_output=True, text=True
     )
