@@ -146,6 +146,21 @@ def crossing(method: str) -> str:
     )
 
 
+def explained(method: str) -> str:
+    """Which differences stand out from chance at one end or the other, which do not, and which have too few runs."""
+    bridge = cross(results_of(built_in_study("bridge"), every_group()), method)
+    words: dict[bool | None, list[str]] = {True: [], False: [], None: []}
+    for change in bridge.changes:
+        effects = [effect for effect in (change.at_first, change.at_second) if effect is not None]
+        out = [effect for effect in effects if effect.stands_out]
+        if out:
+            words[True].append(f"{change.name} ({', '.join(map(effect_text, out))})")
+        else:
+            words[False if any(effect.stands_out is False for effect in effects) else None].append(change.name)
+    said = {True: "More than twice their standard error", False: "Not told from chance", None: "Fewer than 3 seeds"}
+    return " ".join(f"{said[key]}: {', '.join(names)}." for key, names in words.items() if names) + "\n"
+
+
 def points(effect: Effect | None) -> str:
     """`−4.20 ± 1.10, n 5`"""
     if effect is None:
@@ -187,5 +202,6 @@ PAPER_ANSWERS: dict[str, Callable[..., str]] = {
     "variants": paper_variants,
     "claims": paper_claims,
     "crossing": crossing,
+    "explained": explained,
     "disagreements": disagreements,
 }

@@ -371,7 +371,7 @@ def table_of_records(
             for row in dict.fromkeys(row for row, _ in part_of.values())}  # fmt: skip
     suffixes = {s: in_words(s, told[place[0]]) for s, place in part_of.items()}
     names = {s: place[0] + suffixes[s] for s, place in part_of.items()}
-    results = Results(Study(title, title, {}, {}), records, metric)
+    results = Results(Study(title, title, {}, {}), groups, metric)
     results.check_measured(records)
     given = {
         (names[s], place[1]): CellRuns(

@@ -16,8 +16,9 @@ from engram.cli.options import parse_options
 from engram.cli.screen import ERR, writable
 from engram.report.page.assemble import assemble
 from engram.report.page.html import html
+from engram.report.page.streams import description_files, read_streams
 from engram.runs.records import read_records, record_files
-from engram.studies.catalog import find_study, study_names
+from engram.studies.catalog import find_study, own_names, study_names
 
 PNG = b"\x89PNG\r\n\x1a\n"
 
@@ -27,7 +28,8 @@ class PageOptions:
     """What goes into the page."""
 
     records: tyro.conf.Positional[tuple[Path, ...]] = ()
-    """Record files, or folders with some (*.jsonl, at any depth); by default all in --results."""
+    """Record files, or folders with some (*.jsonl, at any depth); by default all in --results. What `engram describe
+    SCENARIO --json` printed into *.json files there is shown as the drift along that stream."""
     results: Path = Path("results")
     """Folder with the records."""
     studies: tuple[Path, ...] = ()
@@ -108,20 +110,29 @@ def check_places(options: PageOptions) -> None:
 
 def all_files(options: PageOptions) -> list[Path]:
     """Everything that the page is made from."""
-    return files_of(options) + picture_files(options.samples)
+    return [*files_of(options), *stream_files(options), *options.studies, *picture_files(options.samples)]
 
 
 def page_data(options: PageOptions) -> dict[str, Any]:
     files = files_of(options)
-    found = read_records(*(options.records or (options.results,)), say=lambda text: ERR.print(escape(text)))
-    studies = [find_study(str(name)) for name in (*study_names(), *options.studies)]
-    data = assemble(found, sample_pictures(options.samples), studies)
+    found = read_records(*record_places(options), say=lambda text: ERR.print(escape(text)))
+    studies = [find_study(str(name)) for name in (*study_names(), *own_names(), *options.studies)]
+    data = assemble(found, sample_pictures(options.samples), studies, read_streams(stream_files(options)))
     return {**data, "sources": ", ".join(map(str, files)) or "no file"}
 
 
 def files_of(options: PageOptions) -> list[Path]:
     """The files of records to read now."""
-    return [file for place in options.records or (options.results,) for file in record_files(place)]
+    return [file for place in record_places(options) for file in record_files(place)]
+
+
+def record_places(options: PageOptions) -> list[Path]:
+    return [place for place in options.records or (options.results,) if place.suffix != ".json"]
+
+
+def stream_files(options: PageOptions) -> list[Path]:
+    """The files of descriptions to read now."""
+    return [file for place in options.records or (options.results,) for file in description_files(place)]
 
 
 def picture_files(folder: Path | None) -> list[Path]:

@@ -77,6 +77,11 @@ class Record:
         """A text that records share if they differ by their seeds and results alone."""
         return json.dumps([self.scenario, self.method, {**self.spec, "seed": None}])
 
+    @property
+    def machine(self) -> dict[str, Any]:
+        """What the run was made on; records of an index share it, so that many need not be read one by one."""
+        return self.environment
+
     def part_left(self, name: str) -> Any:
         """A part of what the run left: `net`, `logits`, `targets`, `predictions`, `features`."""
         if self.left is None:

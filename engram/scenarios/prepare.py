@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Literal
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import torch
@@ -14,6 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from engram.data.arrays import VALUES_AT_ONCE
+from engram.data.images import Images
 from engram.data.mapped import is_mapped
 from engram.scenarios.kinds import ScenarioError
 from engram.scenarios.task import Prepare, Scaling
@@ -23,6 +25,8 @@ Channels = float | tuple[float, ...]
 Normalize = Literal["train"] | tuple[Channels, Channels] | None
 """How pixels are normalised: by a mean and a standard deviation (one for all channels, or one per channel), by those of
 the padded training images (`train`), or not at all (None): pixels stay in [0, 1]."""
+_FLATTENED: WeakKeyDictionary[Images, dict[str, tuple[int, Tensor]]] = WeakKeyDictionary()
+"""Of each dataset in use: part → (border, pictures with that border). Nothing writes to these tensors."""
 AS_IT_IS = Scaling(torch.ones(1), torch.zeros(1))
 """Of arrays that are not pictures."""
 
@@ -56,27 +60,40 @@ class ImagePart:
         return rows
 
 
-def flatten_part(x: NDArray[Any], y: Ints, rows: Ints, pad: int | None) -> ImagePart:
+def flatten_part(images: Images, part: str, y: Ints, rows: Ints, pad: int | None) -> ImagePart:
     """A part of images with a border of `pad` pixels, or of other arrays (None)."""
+    x: NDArray[Any] = getattr(images, part)
     if pad is None or (is_mapped(x) and x.ndim == 3 and not pad):
         return ImagePart(flatten_arrays(x), y, rows, is_mapped(x))
     if not is_mapped(x):
-        return ImagePart(torch.from_numpy(flatten_images(x, pad)), y, rows)
+        return ImagePart(flatten_once(images, part, pad), y, rows)
     shape, channels = x.shape[1:], 3 if x.ndim == 4 else 1
     width = channels * (shape[0] + 2 * pad) * (shape[1] + 2 * pad)
 
-    def flatten_rows(part: Tensor) -> Tensor:
-        return torch.from_numpy(flatten_images(part.numpy(force=True).reshape(-1, *shape), pad)).to(part.device)
+    def flatten_rows(stored: Tensor) -> Tensor:
+        return flatten_images(stored.numpy(force=True).reshape(-1, *shape), pad).to(stored.device)
 
     return ImagePart(flatten_arrays(x), y, rows, True, Prepare(flatten_rows, width, torch.uint8))
 
 
-def flatten_images(x: NDArray[np.uint8], pad: int) -> NDArray[np.uint8]:
+def flatten_once(images: Images, part: str, pad: int) -> Tensor:
+    """A part of a dataset as `flatten_images` has it. It is kept with the dataset: a run draws its tasks several times,
+    and the runs of a worker draw them from the same pictures."""
+    x = getattr(images, part)  # refused if the part is sealed
+    kept = _FLATTENED.setdefault(images.unseal(), {})
+    if part not in kept or kept[part][0] != pad:
+        kept[part] = pad, flatten_images(x, pad)
+    return kept[part][1]
+
+
+def flatten_images(x: NDArray[np.uint8], pad: int) -> Tensor:
     """(n, h, w[, 3]) → (n, channels · height · width) with a black border."""
     if x.ndim == 3:
         x = x[..., None]
-    padded = np.pad(x, ((0, 0), (pad, pad), (pad, pad), (0, 0))) if pad else x
-    return np.ascontiguousarray(padded.transpose(0, 3, 1, 2)).reshape(len(x), -1)
+    n, height, width, channels = x.shape
+    padded = np.zeros((n, channels, height + 2 * pad, width + 2 * pad), np.uint8)
+    padded[:, :, pad : pad + height, pad : pad + width] = x.transpose(0, 3, 1, 2)
+    return torch.from_numpy(padded.reshape(n, -1))
 
 
 def flatten_arrays(x: NDArray[Any]) -> Tensor:

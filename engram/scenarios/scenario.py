@@ -44,6 +44,8 @@ class Scenario(ABC):
     """Whether the recipe takes several datasets, as in `queue-mnist+svhn/domain`."""
     any_targets: ClassVar[bool] = False
     """Whether the recipe takes datasets with values or labels, too."""
+    boundaries: ClassVar[bool] = True
+    """Whether the learner is told where a task ends and the next begins."""
 
     images: tuple[Images, ...] = field(default=())
     kind: Kind = "class"
@@ -187,12 +189,12 @@ def prepare_images(
     """
     train_rows, held_rows = (choose or choose_rows)(scenario, images)
     pictures = not isinstance(images.unseal(), Arrays)
-    flatten = partial(flatten_part, pad=scenario.pad if pictures else None)
-    train = flatten(images.x_train, images.y_train, train_rows)
+    flatten = partial(flatten_part, images, pad=scenario.pad if pictures else None)
+    train = flatten("x_train", images.y_train, train_rows)
     if scenario.held_out:
         test = replace(train, rows=held_rows)
     else:
-        test = flatten(images.x_test, images.y_test, np.arange(len(images.y_test)))
+        test = flatten("x_test", images.y_test, np.arange(len(images.y_test)))
     scaling = AS_IT_IS
     if pictures:
         scaling = compute_scaling(scenario.normalize, train, images.shape[0])

@@ -7,6 +7,7 @@ A bridge is a study with two rows per method that have published numbers, the en
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ from engram.runs.setting import Setting, show
 from engram.studies.catalog import built_in_study, own_names
 from engram.studies.study import Study
 from engram.studies.table import Results
+from engram.studies.verdict import LEAST_RUNS
 
 
 @dataclass(frozen=True)
@@ -33,8 +35,15 @@ class Effect:
         """The population's, over seeds."""
         return statistics.pstdev(self.differences)
 
+    @property
+    def stands_out(self) -> bool | None:
+        """Whether it is more than twice its standard error; None if there are fewer than 3 runs."""
+        if len(self.differences) < LEAST_RUNS:
+            return None
+        return abs(self.mean) > 2 * statistics.stdev(self.differences) / math.sqrt(len(self.differences))
+
     def to_json(self) -> dict[str, Any]:
-        return {"mean": self.mean, "std": self.std, "n": len(self.differences)}
+        return {"mean": self.mean, "std": self.std, "n": len(self.differences), "stands_out": self.stands_out}
 
 
 @dataclass(frozen=True)

@@ -153,3 +153,51 @@ def test_any_two_rows_are_compared_over_common_seeds(page, file):
     assert page.texts("#compare tbody tr:first-child > *")[3] == "6"  # seeds 2 to 7
     assert "split-mnist/class | split-mnist/class-known" in page.find("#compare").text
     assert page.driver.get_log("browser") == []
+
+
+def test_a_table_shows_any_metric_of_its_runs(page, file):
+    """90 on the first task when it is learned, 19 to 28 at the end: forgetting is 90 − 23.5 on average."""
+    page.open(f"{file.as_uri()}#paper/own")
+    choose = "const s = arguments[0]; s.value = arguments[1]; s.dispatchEvent(new Event('change'))"
+    assert page.find("[data-focus='table2-2 der 0']").text == "no runs"
+    page.js(choose, page.find("[data-focus='pick measure']"), "forgetting")
+    adam = page.find("[data-focus='table2-2 adam 0']")
+    assert adam.get_attribute("aria-label") == "Adam, class: forgetting 66.5 ± 2.872, 10 runs"
+    assert page.texts("#grid-table2-2 caption") == ["Table 2: Does rehearsal help? forgetting"]
+    page.js(choose, page.find("[data-focus='pick measure']"), "")
+    assert page.find("[data-focus='table2-2 rehearsal 0']").text.endswith("n = 8, p 0.0078")
+
+
+def test_a_phone_shows_papers_own_studies_and_comparisons_without_scrolling_sideways(page, file):
+    wide = "document.documentElement.scrollWidth"
+    for place in ("#paper/own", "#paper/vandeven2022", "#compare/table2/adam/table2-2/rehearsal"):
+        page.open(f"{file.as_uri()}{place}", width=390, height=800)
+        page.wait("document.querySelectorAll('#compare .canvas svg').length === 1")
+        assert page.js(f"return {wide}") == 390
+        ends = "[...document.querySelectorAll('[role=tab], .rows select')].map(e => e.getBoundingClientRect().right)"
+        assert max(page.js(f"return {ends}")) <= 390
+    page.open(f"{file.as_uri()}#cell/table2-3/rehearsal/class", width=390, height=800)
+    page.wait("document.querySelectorAll('#details .canvas svg').length")
+    assert page.js("const d = document.getElementById('details'); return d.scrollWidth") == 390
+    assert page.driver.get_log("browser") == []
+
+
+def test_the_tab_key_reaches_every_part(page, file):
+    """From the top to the comparison: switch, filters, a table's one stop, rows to compare; focus is always visible."""
+    from selenium.webdriver.common.keys import Keys
+
+    page.open(file)
+    reached, seen = (
+        [],
+        "[document.activeElement.dataset.focus ?? '', getComputedStyle(document.activeElement).outlineStyle]",
+    )
+    for _ in range(60):
+        page.press(Keys.TAB)
+        name, outline = page.js(f"return {seen}")
+        reached.append(name)
+        assert outline == "solid" or page.js("return document.activeElement.id") in ("main", ""), name
+        if name == "swap rows":
+            break
+    wanted = ["paper hsu2018", "search studies", "verdict agrees", "telling", "pick against", "pick measure",
+              "table2 sort 0", "table2 adam 0", "pick one", "pick other", "swap rows"]  # fmt: skip
+    assert [name for name in reached if name in wanted] == wanted

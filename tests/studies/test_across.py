@@ -12,7 +12,7 @@ from engram.report.across import write_across
 from engram.runs.records import append_record
 from engram.runs.setting import group_by_setting
 from engram.studies.across import find_disagreements, find_places
-from engram.studies.bridge import cross
+from engram.studies.bridge import Effect, cross
 from engram.studies.catalog import built_in_study, own_names, results_of, study_names
 
 ENDS = {"adam": 5, "ewc": 8}
@@ -69,8 +69,14 @@ def test_effects_are_means_of_differences_over_common_seeds():
     assert steps.mean == -4.0
     assert steps.values == ("by epochs", "steps 2000")
     assert bridge.gap.differences == (85.0 - 96.0,)
+    assert bridge.gap.stands_out is None  # one seed tells nothing
     order = next(change for change in bridge.changes if change.name == "order")
     assert (order.at_first, order.at_second, order.mean) == (None, None, None)
+
+
+def test_an_effect_stands_out_from_twice_its_standard_error_on():
+    assert Effect((1.0, 2.0, 3.0)).stands_out  # mean 2, standard error 1/√3
+    assert Effect((0.0, 1.0, 2.0)).stands_out is False  # mean 1, twice the standard error 1.15
 
 
 def test_every_method_of_every_table_is_there_once():

@@ -9,23 +9,30 @@ from typing import Any
 
 from engram.core.version import VERSION
 from engram.learning.metrics import intransigence
+from engram.report.page.classes import classes_data
 from engram.report.page.command import run_command
-from engram.report.page.measured import classes_data, metrics_data
+from engram.report.page.measured import metrics_data, recorded_data
 from engram.report.page.settings import (
     PageSetting,
     describe_settings,
     gather_settings,
     sensitivity_curves,
 )
-from engram.report.page.studies import OWN, claims_data, has_runs, papers_data, tables_data
+from engram.report.page.studies import (
+    claims_data,
+    has_runs,
+    papers_data,
+    places_of_settings,
+    tables_data,
+)
 from engram.report.page.values import Exact, values_by_seed
 from engram.report.selection import family_of
-from engram.runs.index import IndexedRecord
+from engram.runs.indexed import IndexedRecord
 from engram.runs.records import Record
 from engram.runs.setting import offline_of
 from engram.runs.soundness import RECORDED_METRICS, is_sound_record
 from engram.search.ledger import tuned
-from engram.studies.catalog import built_in_study, study_names
+from engram.studies.catalog import built_in_study, own_names, study_names
 from engram.studies.study import Study, method_title
 
 MOST_RUNS_LISTED, LEAST_RUNS_LISTED = 5_000, 3
@@ -35,9 +42,13 @@ OF_THE_RUN = ("peak_mb", "resumed_after_task", "resumed_after_epoch", "resumed_a
 
 
 def assemble(
-    records: Sequence[Record], samples: Mapping[str, str] | None = None, studies: Sequence[Study] | None = None
+    records: Sequence[Record],
+    samples: Mapping[str, str] | None = None,
+    studies: Sequence[Study] | None = None,
+    streams: Sequence[Mapping[str, Any]] = (),
 ) -> dict[str, Any]:
-    """The data of the page; `samples` are pictures as data URIs by name, `studies` its tables (None: all built in)."""
+    """The data of the page; `samples` are pictures as data URIs by name, `studies` its tables (None: all built in),
+    `streams` what was measured along scenarios."""
     usable = [record for record in records if isinstance(record, IndexedRecord) or is_sound_record(record)]
     settings = gather_settings(usable)
     most = runs_per_setting(len(settings))
@@ -60,7 +71,8 @@ def assemble(
             "kept": setting.runs.kept,
             "memory": next((run.memory for run in setting.runs.done.values()), {}),
             "metrics": metrics_data(list(setting.runs.done.values())),
-            "classes": classes_data(setting.runs.done.values()),
+            "recorded": recorded_data(list(setting.runs.done.values())),
+            "classes": classes_data(list(setting.runs.done.values())),
             "scores": next((run.scores for run in setting.runs.done.values()), []),
             "values": values_by_seed(setting.runs.accuracies),
             "runs": [run_data(run, offline_of(run, offline), environments) for run in setting.runs.records[:most]],
@@ -69,8 +81,10 @@ def assemble(
     }
     reported = {setting.setting: setting.runs for setting in settings if not setting.trial}
     known = {setting.id for setting in settings if not setting.trial}
-    shown = list(map(built_in_study, study_names())) if studies is None else list(studies)
+    shown = list(map(built_in_study, (*study_names(), *own_names()))) if studies is None else list(studies)
     tables = tables_data(shown, reported, known)
+    for setting, place in places_of_settings(tables).items():
+        described[setting]["apart"] = place
     with_runs = [table for table in tables if has_runs(table)]
     cells = [cell for table in tables for row in table["rows"] for cell in row["cells"]]
     in_tables = {cell["setting"] for cell in [*cells, *(one for table in tables for one in table["variants"])]}
@@ -80,7 +94,7 @@ def assemble(
             "records": len(usable),
             "skipped": len(records) - len(usable),
             "thinned": thinning([len(setting.runs.records) for setting in settings], most),
-            "tables": [table for table in tables if has_runs(table) or table["paper"] == OWN],
+            "tables": [table for table in tables if has_runs(table) or table["asked"]],
             "papers": papers_data(shown, tables),
             "claims": claims_data({table["paper"] for table in with_runs}, reported),
             "settings": described,
@@ -88,6 +102,7 @@ def assemble(
             "sensitivities": sensitivity_curves(settings),
             "tuning": [one.to_json() for one in tuned(usable)],
             "environments": environments,
+            "streams": list(streams),
             "samples": samples_data(samples or {}, settings),
         }
     )

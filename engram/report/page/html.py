@@ -11,8 +11,8 @@ from importlib import resources
 from typing import Any
 
 PAGE_SCRIPTS = (
-    "dom", "charts", "figures", "tables", "studies", "papers", "paired", "compare", "memory", "tuning", "sections",
-    "details", "page",
+    "dom", "charts", "figures", "tables", "studies", "papers", "paired", "compare", "memory", "tuning", "streams",
+    "classes", "sections", "details", "page",
 )  # fmt: skip
 """In the order in which they need each other."""
 

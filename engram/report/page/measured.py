@@ -1,23 +1,31 @@
-"""Metrics on logits as the page shows them: a number per metric, per-class accuracy, confusion matrices. No torch."""
+"""Metrics as the page shows them: a number per metric and setting, and how it went along the tasks. No torch."""
 
 from __future__ import annotations
 
 import statistics
-from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from engram.analysis.metrics import mean_of
 from engram.core.registry import METRICS
+from engram.report.page.classes import CONFUSION
 from engram.runs.records import Record
+from engram.runs.soundness import RECORDED_METRICS
 
-CONFUSION = "confusion"
-MOST_PREDICTED = 30
-"""Predicted classes up to which a confusion matrix is shown; with more there is accuracy per class alone."""
+
+def recorded_data(runs: Sequence[Record]) -> dict[str, list[Any]]:
+    """The metrics that every record has: title → [mean, standard deviation, number of runs]."""
+    found = {}
+    for name in RECORDED_METRICS:
+        values = [value for run in runs if (value := getattr(run, name)) is not None]
+        if values:
+            found[name.replace("_", " ")] = [statistics.fmean(values), statistics.pstdev(values), len(values)]
+    return found
 
 
 def metrics_data(runs: Sequence[Record]) -> list[dict[str, Any]]:
-    """Each metric that these runs of one setting were measured by: title, and the number of each run at the end.
+    """Each metric on logits that these runs of one setting were measured by: title, the number of each run at the end,
+    and the mean over the tasks seen after each task.
 
     Runs that another version of the metric measured than the latest run's are left out, and counted.
     """
@@ -31,13 +39,29 @@ def metrics_data(runs: Sequence[Record]) -> list[dict[str, Any]]:
             title = str(METRICS.facts(name).literals.get("title") or name) if name in METRICS else name
             std = statistics.pstdev(values)
             found.append({"title": title, "mean": statistics.fmean(values), "std": std, "n": len(values),
-                          "left_out": len(having) - len(same)})  # fmt: skip
+                          "left_out": len(having) - len(same), "along": along_tasks(same, name)})  # fmt: skip
     return found
+
+
+def along_tasks(runs: Sequence[Record], name: str) -> list[float]:
+    """After each task the mean over the tasks seen, over runs; empty if it is not one number per task."""
+    rows = [[mean_of(row) for row in run.extra[name]] for run in runs]
+    if not all(all(is_plain(row) for row in run.extra[name]) for run in runs) or len({len(row) for row in rows}) != 1:
+        return []
+    columns = [[value for value in column if value is not None] for column in zip(*rows, strict=True)]
+    return [statistics.fmean(column) for column in columns] if all(columns) else []
+
+
+def is_plain(row: Any) -> bool:
+    """Whether it has a number per task, or nothing where the metric gave none."""
+    return isinstance(row, list) and all(value is None or isinstance(value, int | float) for value in row)
 
 
 def stated_metric(run: Record, name: str) -> Any:
     """The metric as the run's spec states it, with a hash of its code."""
-    return next((one for one in run.spec.get("metrics", []) if one.get("name") == name), None)
+    stated = run.spec.get("metrics", [])
+    listed = stated if isinstance(stated, list) else []
+    return next((one for one in listed if isinstance(one, Mapping) and one.get("name") == name), None)
 
 
 def metric_value(run: Record, name: str) -> float | None:
@@ -49,30 +73,3 @@ def metric_value(run: Record, name: str) -> float | None:
             return None
         return value
     return mean_of(run.extra[name][-1]) if run.extra[name] else None
-
-
-def classes_data(runs: Iterable[Record]) -> list[dict[str, Any]]:
-    """Per task: how often which class was taken for which at the end, over all runs that know."""
-    by_task: dict[int, Counter[tuple[int, int]]] = {}
-    for run in runs:
-        for task, cells in enumerate((run.extra.get(CONFUSION) or [[]])[-1]):
-            for right, guess, number in filter(is_cell, cells or ()):
-                by_task.setdefault(task, Counter())[right, guess] += number
-    return [{"task": task + 1, **task_classes(counts)} for task, counts in sorted(by_task.items())]
-
-
-def is_cell(cell: Any) -> bool:
-    """Whether it is (right output, predicted output, how many)."""
-    return isinstance(cell, list) and len(cell) == 3 and all(isinstance(n, int) and n >= 0 for n in cell)
-
-
-def task_classes(counts: Counter[tuple[int, int]]) -> dict[str, Any]:
-    """Rows of shares in percent: of a right class, each predicted one; the accuracy of the class first."""
-    predicted = sorted({guess for _, guess in counts})
-    rows = []
-    for right in sorted({right for right, _ in counts}):
-        total = sum(number for (one, _), number in counts.items() if one == right) or 1
-        shares = [100 * counts[right, guess] / total for guess in predicted]
-        accuracy = 100 * counts[right, right] / total
-        rows.append({"right": right, "accuracy": accuracy, "shares": shares if len(shares) <= MOST_PREDICTED else []})
-    return {"predicted": predicted if len(predicted) <= MOST_PREDICTED else [], "rows": rows}

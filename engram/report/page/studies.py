@@ -12,15 +12,15 @@ from engram.report.layout import numbered_title
 from engram.report.page.comparisons import compare_rows
 from engram.report.page.settings import setting_id
 from engram.report.page.values import values_by_seed
-from engram.studies.catalog import FIRST, paper_names, results_of, study_names
+from engram.studies.catalog import FIRST, own_names, paper_names, results_of, study_names
 from engram.studies.claims import claims_of
 from engram.studies.hsu2018.queue import stand_ins
 from engram.studies.outcomes import examine_claims
 from engram.studies.study import Study
 from engram.studies.table import Cell, Groups, Results, make_cells, make_variant_cells, shown_p
 
-OWN = "own"
-"""The part of the page that has all studies that are not of a paper in the package."""
+OWN, PACKAGE = "own", "engram"
+"""The parts of the page for studies of the reader's own, and for those of the package that are no paper's."""
 
 
 def tables_data(studies: Sequence[Study], records: Groups, known: Collection[str]) -> list[dict[str, Any]]:
@@ -37,6 +37,17 @@ def tables_data(studies: Sequence[Study], records: Groups, known: Collection[str
     return found
 
 
+def places_of_settings(tables: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+    """setting → where it stands, `buzzega2020 er/200`: what tells it from other settings of its method."""
+    found: dict[str, str] = {}
+    for table in (table for table in tables if table["paper"] != OWN):
+        for row in table["rows"]:
+            for cell in (cell for cell in row["cells"] if cell["setting"] and table["head"] != "after task"):
+                plain = "/" not in row["name"]
+                found.setdefault(cell["setting"], table["paper"] if plain else f"{table['paper']} {row['name']}")
+    return found
+
+
 def has_runs(table: Mapping[str, Any]) -> bool:
     return any(cell["setting"] for row in table["rows"] for cell in row["cells"])
 
@@ -45,7 +56,7 @@ def papers_data(studies: Sequence[Study], tables: Sequence[Mapping[str, Any]]) -
     """What the page switches between: the papers, then the studies of one's own; each with what has no runs yet."""
     found: dict[str, dict[str, Any]] = {}
     for study, table in zip(studies, tables, strict=True):
-        about = {"name": table["paper"], "citation": study.paper if table["paper"] != OWN else "", "missing": []}
+        about = {"name": table["paper"], "citation": study.paper if is_built_in(study) else "", "missing": []}
         paper = found.setdefault(table["paper"], about)
         if not has_runs(table):
             paper["missing"].append({"title": table["title"], "command": table["command"]})
@@ -60,7 +71,8 @@ def study_data(study: Study, records: Groups, known: Collection[str]) -> dict[st
     by_place = {(cell.row, cell.column): cell for cell in cells}  # some rows exist in some columns only
     return {
         "name": page_name(study),
-        "paper": study.name.partition("/")[0] if is_built_in(study) else OWN,
+        "paper": part_of_page(study),
+        "asked": bool(study.path),
         "title": numbered_title(study),
         "published": study.is_published,
         "head": study.first.partition("\n")[0],
@@ -88,13 +100,19 @@ def page_name(study: Study) -> str:
     return study.name.removeprefix(f"{FIRST}/")
 
 
+def part_of_page(study: Study) -> str:
+    if is_built_in(study):
+        return study.name.partition("/")[0]
+    return PACKAGE if not study.path and study.name in own_names() else OWN
+
+
 def is_built_in(study: Study) -> bool:
     return not study.path and study.name in study_names()
 
 
 def command_of(study: Study) -> str:
     """What makes the runs of a study."""
-    own = study.path or f"{study.name}.toml"
+    own = study.path or (study.name if study.name in own_names() else f"{study.name}.toml")
     return f"engram reproduce {page_name(study)}" if is_built_in(study) else f"engram study {shlex.quote(own)}"
 
 

@@ -45,7 +45,7 @@ function heading({ table, row, cell, setting }) {
   const verdict = cell?.verdict
     && el("span", { class: `word ${cell.verdict}` }, `${SIGNS[cell.verdict]} ${MEANING[cell.verdict]}`);
   return el("div", { class: "head" },
-    el("div", {}, el("h2", { id: "details-title" }, setting ? titled(setting) : row.title),
+    el("div", {}, el("h2", { id: "details-title" }, cell && table.head !== "after task" ? row.title : titled(setting)),
       el("div", { class: "quiet small" }, where, cell ? `, ${table.title}, ${cell.column} ` : "", verdict)),
     el("button", { type: "button", autofocus: true, onclick: () => dialog.close(), "aria-label": "Close" }, "✕"));
 }
@@ -91,7 +91,8 @@ function body({ table, row, cell, setting, id }) {
     el("details", {}, el("summary", {}, "Spec"), copyable(JSON.stringify(JSON.parse(setting.spec), null, 1), "spec")),
     runs.length ? runFigures(runs, cell, id, table?.head === "after task" ? Number(row.name) : null) : null,
     el("h3", {}, "Seeds"), seedTable(setting),
-    classTables(setting),
+    metricFigures(setting),
+    classFigures(setting, id),
     cell ? comparisons(table, row, cell) : null,
     cell && table.head !== "after task" ? compareButton(table, row) : null,
     memoryTable(setting),
@@ -166,17 +167,6 @@ function seedTable(setting) {
     String(run.seed), percent(run.average_accuracy), percent(run.forgetting), count(run.steps), duration(run.seconds),
     run.status + (run.resumed ? ", resumed" : ""), run.key,
   ]));
-}
-
-// Accuracy per class, and in percent of each right class what it was taken for: at the end, over all runs.
-function classTables(setting) {
-  if (!setting.classes.length) return null;
-  return [el("h3", {}, "Classes"), el("p", { class: "quiet small" }, "A row per right output: its accuracy, then in ",
-    "percent what it was predicted to be, at the end, over all runs."),
-  ...setting.classes.map(({ task, predicted, rows }) => el("details", { open: setting.classes.length === 1 },
-    el("summary", {}, `Task ${task}`),
-    plainTable(["right", "accuracy", ...predicted.map(output => `as ${output}`)], rows.map(row =>
-      [String(row.right), percent(row.accuracy, 1), ...row.shares.map(share => percent(share, 1))]))))];
 }
 
 // Takes the row to the section where any two are compared.

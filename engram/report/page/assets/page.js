@@ -13,6 +13,7 @@ const OF_THE_PAPER = [
 const SECTIONS = [
   ["compare", "Compare", () => comparableRows().length > 1, compareSection],
   ["own", "Other runs", () => data.own.length, ownSection],
+  ["streams", "Streams", () => data.streams.length, streamsSection],
   ["memory", "Memory", () => finished().length, memorySection],
   ["sensitivity", "Sensitivity", () => data.sensitivities.length, sensitivitySection],
   ["tuning", "Tuning", () => data.tuning.length, tuningSection],

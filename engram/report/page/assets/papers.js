@@ -1,7 +1,7 @@
 // The switch between papers and studies of one's own: their tables and claims are shown one at a time.
 
 const OWN = "own";
-const paperTitle = name => (name === OWN ? "Own studies" : name);
+const paperTitle = name => ({ own: "Own studies", engram: "engram's studies" }[name] ?? name);
 const tablesOf = name => data.tables.filter(table => table.paper === name);
 const papersShown = () => data.papers.filter(paper => tablesOf(paper.name).length);
 const shownTables = () => tablesOf(state.paper);
@@ -15,9 +15,11 @@ function settlePaper() {
 
 function countText(name) {
   const tables = tablesOf(name), cells = tables.flatMap(cellsOf).filter(cell => there(cell.paper));
-  const ran = cells.filter(cell => cell.verdict !== "missing"), agree = cells.filter(cell => cell.verdict === "agrees");
   if (!cells.length) return many(tables.length, "table");
-  return `${agree.length} of ${ran.length} cells agree${ran.length < cells.length ? `, ${cells.length - ran.length} without runs` : ""}`;
+  const number = passes => cells.filter(passes).length, missing = number(cell => cell.verdict === "missing");
+  const few = number(cell => !cell.verdict);  // no published spread, and less than three runs of ours
+  return `${number(cell => cell.verdict === "agrees")} of ${cells.length - missing - few} cells agree`
+    + (few ? `, ${few} with too few runs` : "") + (missing ? `, ${missing} without runs` : "");
 }
 
 function paperSwitch() {
@@ -49,7 +51,7 @@ function paperSwitch() {
 function paperNotes() {
   const paper = data.papers.find(found => found.name === state.paper);
   const empty = paper?.name === OWN ? [] : paper?.missing ?? [];
-  const rest = data.papers.filter(found => found.name !== OWN && !tablesOf(found.name).length && data.claims.length);
+  const rest = data.papers.filter(found => found.citation && !tablesOf(found.name).length && data.claims.length);
   return [
     paper?.citation ? el("p", { class: "quiet" }, paper.citation) : null,
     empty.length ? el("p", { class: "quiet small" }, "No runs yet: ", empty.map(({ title, command }, i) =>

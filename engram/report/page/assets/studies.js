@@ -11,7 +11,7 @@ const publishedText = cell => percent(cell.paper) + (there(cell.paper_std) ? ` �
 const pText = value => `p ${value.toPrecision(2)}`;
 
 function tablesSection() {
-  const tables = shownTables(), box = el("div", {}), shape = table => ["pair", "pair uneven"][table.columns.length - 3] ?? "";
+  const tables = shownTables(), box = el("div", {}), shape = table => ["pair", "pair", "pair uneven"][table.columns.length - 2] ?? "";
   const charted = table => table.published && table.rows.some(row => row.cells.some(judged));
   const chart = table => (table.head === "after task" ? alongQueue(table) : agreement(table));
   const draw = () => box.replaceChildren(...tables.map(table =>
@@ -37,6 +37,7 @@ function tablesSection() {
   const methods = unique(tables.flatMap(table => Object.values(table.tests ?? {}).flatMap(Object.keys)));
   if (state.pick.against && !methods.includes(state.pick.against)) state.pick.against = tables[0]?.baseline_row;
   const against = picker("* differs from", "against", [...methods.map(name => [name, name]), ["", "none"]], draw);
+  const measured = picker("Show", "measure", [["", "the table's own"], ...measuresOf(tables).map(name => [name, name])], draw);
   redraws.push(draw);
   draw();
   return [
@@ -45,9 +46,34 @@ function tablesSection() {
         "baseline's by more than the band within which cells agree: only such cells can show that a method works. "] : "",
       "Open a cell for its runs."),
     el("div", { class: "tools" }, searchField("Filter rows", "studies", draw), verdicts,
-      published ? el("label", {}, telling, "telling only") : null, methods.length ? against : null),
+      published ? el("label", {}, telling, "telling only") : null, methods.length ? against : null, measured),
     box,
   ];
+}
+
+// Other metrics that the runs of some tables have; own ones by their names.
+function measuresOf(tables) {
+  const settings = unique(tables.flatMap(cellsOf).map(cell => cell.setting)).map(id => data.settings[id]).filter(Boolean);
+  return unique(settings.flatMap(setting => [...Object.keys(setting.recorded), ...setting.metrics.map(metric => metric.title)]))
+    .filter(name => name !== "average accuracy");
+}
+
+// [mean, standard deviation, runs] of the metric that was picked, over the runs behind a cell.
+function measured(cell) {
+  const setting = data.settings[cell.setting], own = setting?.metrics.find(metric => metric.title === state.pick.measure);
+  return own ? [own.mean, own.std, own.n] : setting?.recorded[state.pick.measure];
+}
+
+// A cell that shows another metric: there is nothing published to judge it by.
+function measureCell(table, row, cell) {
+  const [value, std, n] = measured(cell) ?? [null, null, 0];
+  const text = there(value) ? short(value) + (n > 1 ? ` ± ${short(std)}` : "") : "–";
+  return {
+    sort: value, look: "cell", open: () => openCell(table, row, cell),
+    label: `${row.title}, ${cell.column}: ${state.pick.measure} ${text}, ${many(n, "run")}`,
+    content: [el("span", { class: "ours" }, there(value) ? short(value) : "–"),
+      el("span", { class: "spread quiet" }, n > 1 ? ` ± ${short(std)}` : ""), el("span", { class: "below" }, n ? `n = ${n}` : "")],
+  };
 }
 
 // Whether a cell can be drawn beside a published number.
@@ -56,14 +82,15 @@ const judged = cell => there(cell.ours) && there(cell.paper) && there(cell.band)
 function studyTable(table) {
   const passes = cell => !cell.absent && (!cell.verdict || state.verdicts.has(cell.verdict))
     && (!state.telling || cell.telling || !table.published);
+  const other = state.pick.measure && table.head !== "after task";
   const rows = table.rows.filter(row => matches("studies", row.name, row.title) && row.cells.some(passes));
   return grid({
     id: table.name,
-    caption: [`${table.title} `, el("span", { class: "quiet small" }, tally(table))],
+    caption: [`${table.title} `, el("span", { class: "quiet small" }, other ? state.pick.measure : tally(table))],
     columns: [table.head, ...table.columns.map(column => column.name)].map(title => ({ title })),
     rows: rows.map(row => ({
       id: row.name, head: row.title, sort: row.title,
-      cells: row.cells.map(cell => (cell.absent ? noCell(row, cell) : {
+      cells: row.cells.map(cell => (cell.absent ? noCell(row, cell) : other ? measureCell(table, row, cell) : {
         sort: cell.ours,
         look: `cell ${cell.verdict ?? (there(cell.ours) ? "" : "missing")}${passes(cell) ? "" : " aside"}`,
         label: spoken(row, cell, differs(table, cell)),
@@ -111,7 +138,7 @@ function cellContent(table, cell, star) {
 }
 
 const publishedLine = cell => (there(cell.paper) ? [el("span", { class: "wordy" }, "paper "), publishedText(cell)] : []);
-const testLine = cell => [cell.n ? `n = ${cell.n}` : "", there(cell.p) ? pText(cell.p) : ""].filter(Boolean).join(", ");
+const testLine = cell => [cell.n ? `n = ${cell.n}` : "", there(cell.p) ? [el("span", { class: "wordy" }, ", "), el("span", { class: "apart" }, pText(cell.p))] : ""];
 
 function spoken(row, cell, star) {
   const around = cell.n > 1 ? ` plus or minus ${percent(cell.std)}` : "";
