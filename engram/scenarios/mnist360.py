@@ -89,6 +89,7 @@ class MNIST360(Scenario):
 
     name = "mnist-360"
     dataset: ClassVar[str] = "mnist"
+    boundaries = False
 
     kind: Kind = "class-known"
     """All outputs are active from the start."""

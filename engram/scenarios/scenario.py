@@ -51,6 +51,8 @@ class Scenario(ABC):
     """Whether the recipe takes several datasets, as in `queue-mnist+svhn/domain`."""
     any_targets: ClassVar[bool] = False
     """Whether the recipe takes datasets with values or labels, too."""
+    boundaries: ClassVar[bool] = True
+    """Whether the learner is told where a task ends and the next begins."""
 
     images: tuple[Images, ...] = field(default=())
     kind: Kind = "class"
