@@ -74,7 +74,7 @@ def main() -> None:
         print(f"starting Python with what these commands import: {nothing:.2f} s")
         codes = {"resume": RESUME}
         for name, words in COMMANDS.items():
-            codes[name] = f"from engram.cli import dispatch; raise SystemExit(dispatch({words!r}))"
+            codes[name] = f"from engram.cli import main; main({words!r})"
         before = {name: seconds(HIDDEN + code, folder) for name, code in codes.items()}
         print(f"making the index: {seconds(RESUME, folder):.1f} s")
         after = {name: seconds(code, folder) for name, code in codes.items()}

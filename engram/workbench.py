@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from engram.core.messages import unknown
 from engram.core.registry import METRICS, load_file
 from engram.runs.defaults import Protocol
-from engram.runs.records import Record, read_records
+from engram.runs.records import Record, read_records, results_folder
 from engram.runs.setting import OWN_CODE, Setting, group_by_setting, show
 from engram.studies.catalog import find_study, results_of, study_names
 from engram.studies.reading import read_study
@@ -222,7 +222,7 @@ def study(
 
 def compare(table: str, results: str | Path = "results", **options: Any) -> StudyTable:
     """A published table against the records of a folder: `eg.compare("table2").cells`; runs nothing."""
-    return make_table(as_study(table), read(results), **options)
+    return make_table(as_study(table), read(results_folder(Path(results))), **options)
 
 
 def table(
@@ -371,7 +371,7 @@ def table_of_records(
             for row in dict.fromkeys(row for row, _ in part_of.values())}  # fmt: skip
     suffixes = {s: in_words(s, told[place[0]]) for s, place in part_of.items()}
     names = {s: place[0] + suffixes[s] for s, place in part_of.items()}
-    results = Results(Study(title, title, {}, {}), records, metric)
+    results = Results(Study(title, title, {}, {}), groups, metric)
     results.check_measured(records)
     given = {
         (names[s], place[1]): CellRuns(

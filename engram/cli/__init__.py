@@ -26,6 +26,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "serve": ("report", "the same page while a sweep runs, on this machine only"),
     "describe": ("describe", "a scenario's tasks, its kind as read off the data, its forgetting floor"),
     "ls": ("ls", "methods, nets, scenarios, datasets, metrics, tables, studies or runs"),
+    "schema": ("schema", "the form of a record or of a study file as a JSON schema"),
     "data": ("data", "fetch datasets, and say where they are"),
     "doctor": ("doctor", "check records, checkpoints and datasets for damage, and mend it"),
     "bench": ("bench", "speed and memory on this machine"),
@@ -123,8 +124,7 @@ def dispatch(argv: list[str]) -> int:
         from engram.core.messages import unknown
 
         return refuse(unknown("command", argv[0], COMMANDS))
-    many = argv[0] in ("reproduce", "search", "study") or any(word.partition("=")[0] == "--seeds" for word in argv)
-    if many and not {"-h", "--help", "--dry-run"} & set(argv):  # there will be workers: they import torch as we do
+    if needs_workers(argv):
         from engram.engines.forks import start_fork_server
 
         start_fork_server()
@@ -142,6 +142,15 @@ def dispatch(argv: list[str]) -> int:
         if error.filename is None or not (wrong_path or error.errno in (errno.ENAMETOOLONG, errno.ELOOP)):
             raise
         return refuse(f"{error.filename}: {error.strerror}")  # a file of the call's that may not be read or written
+
+
+def needs_workers(argv: list[str]) -> bool:
+    """Whether a command will have worker processes; they can import torch while we do."""
+    if {"-h", "--help", "--dry-run"} & set(argv):
+        return False
+    after = " ".join(argv).replace("=", " ").partition(" --seeds ")[2].split()
+    many = bool(after) and after[0] != "1"  # a single run is computed in this process
+    return many or argv[0] in ("reproduce", "search", "study")
 
 
 def refuse(message: str) -> int:

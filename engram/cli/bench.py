@@ -13,7 +13,7 @@ import tyro
 
 from engram.cli import WrongCallError
 from engram.cli.options import parse_options
-from engram.cli.screen import OUT
+from engram.cli.screen import ERR, OUT
 
 PENALTIES = ("l2", "ewc", "online-ewc", "mas", "si")
 RUNS = 20
@@ -40,8 +40,11 @@ class BenchOptions:
     """Measure instead how many times faster 20 runs go with two workers than with one, start-up included."""
     precision: bool = False
     """Measure instead whole runs in bf16 against fp32, in turns: of --methods, by default adam and rehearsal."""
+    scaling: bool = False
+    """Measure instead how a step's time and the peak memory grow with hidden units, tasks (of --methods), images in a
+    buffer, and workers: about ten minutes."""
     json: bool = False
-    """Print JSON."""
+    """Print JSON; with --scaling, what `engram figure scaling` draws."""
 
 
 def bench_command(arguments: list[str]) -> int:
@@ -54,6 +57,8 @@ def bench_command(arguments: list[str]) -> int:
 
     try:
         scenario = with_letters(options.scenario, options.letters) if options.letters else options.scenario
+        if options.scaling:
+            return bench_scaling(scenario, options)
         if options.precision:
             return bench_precision(scenario, options)
         if options.methods is None and options.net not in ("mlp", "cnn"):
@@ -87,6 +92,17 @@ def bench_command(arguments: list[str]) -> int:
         lines.append(f"  a plain DataLoader loop   {found['dataloader_ms']:.1f} ms per step, {ratio:.1f} times as long")
     lines.append(f"  peak memory of a run      {found['peak_mb']:.0f} MB")
     OUT.print("\n".join(lines))
+    return 0
+
+
+def bench_scaling(scenario: str, options: BenchOptions) -> int:
+    """How cost grows; every point is said when it is there."""
+    from engram.bench.scaling import measure_scaling
+
+    shown = ERR if options.json else OUT
+    found = measure_scaling(scenario, options.methods or (), lambda text: shown.print(text, markup=False))
+    if options.json:
+        print(json.dumps(found, indent=1))
     return 0
 
 

@@ -195,20 +195,21 @@ def list_runs(places: list[str]) -> Rows:
 
     from engram.runs.defaults import changes_from_default
     from engram.runs.records import read_records
-    from engram.runs.setting import group_by_setting
+    from engram.runs.setting import Setting, group_by_setting
 
     folders = [Path(place) for place in places] or [Path("runs")]
     for folder in folders:
         if not folder.exists() and places:
             raise WrongCallError(f"{folder} does not exist; name a folder or a file with records (*.jsonl)")
     rows = []
+    known: dict[tuple[str, ...], Setting] = {}
     for setting, runs in group_by_setting(read_records(*folders)).items():
         values = list(runs.accuracies.values())
         rows.append(
             {
                 "scenario": setting.scenario,
                 "method": setting.method,
-                "values": changes_text(changes_from_default(setting)),
+                "values": changes_text(changes_from_default(setting, known)),
                 "seeds": len(runs.by_seed),
                 "average_accuracy": round(statistics.fmean(values), 2) if values else None,
                 "failed": runs.failed,

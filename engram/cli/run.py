@@ -14,7 +14,6 @@ from rich.table import Table
 
 from engram.analysis.offline import intransigence_of
 from engram.cli import WrongCallError, leave_stdout
-from engram.cli.dry_run import dry_run
 from engram.cli.files import with_files, with_optimizer_options
 from engram.cli.options import EngineOptions, parse_flags, parse_options
 from engram.cli.resolve import (
@@ -160,6 +159,8 @@ def run_command(arguments: list[str]) -> int:
         raise WrongCallError(str(error)) from error
     say_changes(setting, default_or_refuse(scenario_name, method_name, "common", net, optimizer))
     if options.dry_run:
+        from engram.cli.dry_run import dry_run  # which imports all that measures
+
         return dry_run(replace(spec, seed=seeds[0]), flags, options, seeds)
     specs = [replace(spec, seed=seed) for seed in seeds]
     return run_specs(specs, options.out, options.json, engine, pictures, tracking, options.metric)

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image
 from rich.markup import escape
 
 from engram.cli.screen import ERR, writable
@@ -61,6 +60,8 @@ def has_generator(cls: type[Method]) -> bool:
 
 def save_grid(images: NDArray[np.uint8], path: Path) -> None:
     """Writes images, (n, h, w) or (n, h, w, 3), as one PNG: row by row, as square as they go, grey between them."""
+    from PIL import Image  # slow to import, and few runs need it
+
     columns = math.ceil(math.sqrt(len(images)))
     rows = math.ceil(len(images) / columns)
     height, width = images.shape[1] + GAP, images.shape[2] + GAP

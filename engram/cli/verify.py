@@ -21,7 +21,7 @@ from engram.cli.screen import ERR, OUT
 from engram.core.messages import duration
 from engram.core.registry import METHODS
 from engram.runs.defaults import describe_setting
-from engram.runs.records import Record, read_records, record_files
+from engram.runs.records import RESULTS, Record, read_records, record_files, results_folder
 from engram.runs.setting import setting_of_record
 from engram.studies.verify import Again, shuffle_finished, verify_record
 
@@ -43,8 +43,8 @@ class VerifyOptions:
     """Picks the same runs again, as long as no records are added."""
     minutes: float | None = None
     """Only runs that took at most this many minutes."""
-    results: Path = Path("results")
-    """Folder with the records."""
+    results: Path = RESULTS
+    """Folder with the records; where there is no folder results, those that come with the package."""
     file: Path | None = None  # read before all others
     """Python file that runs of your own need; may be given several times."""
     json: bool = False
@@ -52,8 +52,9 @@ class VerifyOptions:
 
 
 def verify_command(arguments: list[str]) -> int:
-    """The command. Status 1 if a run has moved or failed."""
+    """The command. Status 1 if a run has moved or failed, or if a picked record has not the spec of its key."""
     options = parse_options(VerifyOptions, with_files(arguments), "engram verify")
+    options.results = results_folder(options.results)
     if options.sample < 1:
         raise WrongCallError(f"sample {options.sample} is out of range; give 1 or more")
     if options.minutes is not None and not options.minutes > 0:
@@ -66,7 +67,7 @@ def verify_command(arguments: list[str]) -> int:
     if not done:
         within = "" if options.minutes is None else f" of {options.minutes:g} minutes or less"
         raise WrongCallError(f"{options.results} has no finished runs{within}")
-    chosen = runnable(done, options.sample)
+    chosen, wrong = runnable(done, options.sample)
     took = sum(record.seconds for record, _ in chosen)
     ERR.print(f"{len(chosen)} of {len(done)} records, {duration(took)} when made; --seed {seed} picks the same again")
     found = [repeat_record(record, spec, read, f"{i}/{len(chosen)}") for i, (record, spec) in enumerate(chosen, 1)]
@@ -74,7 +75,7 @@ def verify_command(arguments: list[str]) -> int:
         print(json.dumps([one.to_json() for one in found]))
     else:
         print_verified(found)
-    return 1 if any(one.verification in ("moved", "failed") for one in found) else 0
+    return 1 if wrong or any(one.verification in ("moved", "failed") for one in found) else 0
 
 
 def chosen_files(options: VerifyOptions) -> list[Path]:
@@ -90,13 +91,15 @@ def chosen_files(options: VerifyOptions) -> list[Path]:
     return found
 
 
-def runnable(done: list[Record], sample: int) -> list[tuple[Record, Spec]]:
-    """The first so many with what they were made of; passes over those whose images or methods cannot be had here."""
+def runnable(done: list[Record], sample: int) -> tuple[list[tuple[Record, Spec]], int]:
+    """The first so many with what they were made of, and how many of those before them have a spec that cannot be the
+    one that was run; passes over those whose images or methods cannot be had here."""
     from engram.data.errors import DataError
     from engram.runs.spec import from_json
 
     found: list[tuple[Record, Spec]] = []
     lacking: dict[tuple[str, ...], str] = {}
+    wrong: list[str] = []
     for record in done:
         sets = tuple(record.spec.get("scenario", {}).get("images", ()))
         if len(found) == sample:
@@ -108,15 +111,19 @@ def runnable(done: list[Record], sample: int) -> list[tuple[Record, Spec]]:
         if own or sets in lacking:
             continue
         try:
-            found.append((record, from_json(record.spec)))
+            spec = from_json(record.spec)
+            if spec.key != record.key:
+                raise ValueError(f"its spec has the key {spec.key}: the line was changed, or is of another version")
+            found.append((record, spec))
         except DataError as error:
             lacking[sets] = str(error)
             ERR.print(f"passed over, runs of {escape(', '.join(sets))}: {escape(lacking[sets].splitlines()[0])}")
         except ValueError as error:  # another engram's spec, or a set with another content
-            raise WrongCallError(f"{record.key}: {error}") from error
+            wrong.append(f"{record.key}: {error}")
+            ERR.print(f"[red]passed over[/], {escape(wrong[-1])}")
     if not found:
-        raise WrongCallError("\n".join(lacking.values()))
-    return found
+        raise WrongCallError("\n".join([*lacking.values(), *wrong]))
+    return found, len(wrong)
 
 
 def repeat_record(record: Record, spec: Spec, all_records: list[Record], count: str) -> Again:

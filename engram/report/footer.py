@@ -27,7 +27,7 @@ def lines_below(study: Study, cells: Sequence[Cell]) -> list[str]:
     lines += needs_text(study, names)
     runs = records_behind(cells)
     if runs:
-        machines = Counter(machine_text(record) for record in runs)
+        machines = count_machines(runs)
         lines += [
             f"Run time: {duration(sum(record.seconds for record in runs))} in {count(len(runs), 'run')}.",
             "Machine: " + "; ".join(f"{name} ({count(n, 'run')})" for name, n in machines.items()) + ".",
@@ -134,10 +134,15 @@ def notes_of_variants(variants: Sequence[VariantCell]) -> list[str]:
     ]
 
 
-def machine_text(record: Record) -> str:
-    """`AMD EPYC, 2 cores, torch 2.13`"""
-    e = record.environment
-    return f"{e.get('cpu', 'unknown processor')}, {e.get('cores', '?')} cores, torch {e.get('torch', 'unknown')}"
+def count_machines(runs: Iterable[Record]) -> Counter[str]:
+    """How many runs were made on each machine: `AMD EPYC, 2 cores, torch 2.13`."""
+    known = {id(record.machine): record.machine for record in runs}
+    found: Counter[str] = Counter()
+    for place, number in Counter(id(record.machine) for record in runs).items():
+        e = known[place]
+        text = f"{e.get('cpu', 'unknown processor')}, {e.get('cores', '?')} cores, torch {e.get('torch', 'unknown')}"
+        found[text] += number
+    return found
 
 
 def ledger(study: Study, cells: Iterable[Cell]) -> str:

@@ -45,8 +45,9 @@ def default_setting(
     stated = name.maker != "queue" or optimizer in ("adam", "adagrad")
     sources["training.optimizer"] = source_text("scripts" if stated else "ours", name)
     values["net.name"] = net
+    fronts = name.fronts
     for rule in stated_defaults()["rule"]:
-        if applies(rule["when"], name, members, optimizer, protocol):
+        if applies(rule["when"], fronts, name.kind, members, optimizer, protocol):
             for field, value, source in rule_values(rule, name, members):
                 if net == "mlp" or not field.startswith("net."):
                     values[field], sources[field] = value, source
@@ -69,16 +70,22 @@ def split_method(method: str) -> list[str]:
 
 
 def applies(
-    when: Mapping[str, Sequence[str]], name: ScenarioName, members: Sequence[str], optimizer: str, protocol: Protocol
+    when: Mapping[str, Sequence[str]],
+    fronts: Sequence[str],
+    kind: str,
+    members: Sequence[str],
+    optimizer: str,
+    protocol: Protocol,
 ) -> bool:
-    """Whether all conditions of a rule hold; patterns last, since they take longest."""
+    """Whether all conditions of a rule hold for a scenario of these names and this kind; patterns last, since they take
+    longest."""
     return (
-        name.kind in when.get("kind", (name.kind,))
+        kind in when.get("kind", (kind,))
         and ("method" not in when or bool(set(members) & set(when["method"])))
         and ("only" not in when or (len(members) == 1 and members[0] in when["only"]))
         and optimizer in when.get("optimizer", (optimizer,))
         and protocol in when.get("protocol", (protocol,))
-        and any(fnmatchcase(front, pattern) for front in name.fronts for pattern in when.get("scenario", ("*",)))
+        and any(fnmatchcase(front, pattern) for front in fronts for pattern in when.get("scenario", ("*",)))
     )
 
 
@@ -114,8 +121,9 @@ def source_text(key: str, name: ScenarioName) -> str:
 def confirmed_sources(setting: Setting, protocol: Protocol = "own") -> dict[str, str]:
     """Sources of values that are left at the defaults of their classes, because published numbers were made so."""
     name, found = parse_name(setting.scenario), dict[str, str]()
+    optimizer = str(setting.value("training.optimizer"))
     for rule in stated_defaults()["confirmed"]:
-        if applies(rule["when"], name, setting.members, str(setting.value("training.optimizer")), protocol):
+        if applies(rule["when"], name.fronts, name.kind, setting.members, optimizer, protocol):
             for group in ("scenario", "net", "training", "evaluation"):
                 found |= {f"{group}.{field}": text for field, text in rule.get(group, {}).items()}
             for member in setting.members:
@@ -131,10 +139,17 @@ def describe_setting(setting: Setting) -> str:
     return f"{setting.scenario} {setting.method}" + (f" ({', '.join(words)})" if words else "")
 
 
-def changes_from_default(setting: Setting) -> dict[str, Any]:
-    """What a setting has that the default of its scenario and method has not."""
+def changes_from_default(setting: Setting, known: dict[tuple[str, ...], Setting] | None = None) -> dict[str, Any]:
+    """What a setting has that the default of its scenario and method has not.
+
+    `known` keeps defaults for whoever asks about many settings.
+    """
+    names_of = (setting.scenario, setting.method, str(setting.value("net.name")))
+    known = {} if known is None else known
     try:
-        usual = default_setting(setting.scenario, setting.method, net=str(setting.value("net.name")))
+        if names_of not in known:
+            known[names_of] = default_setting(setting.scenario, setting.method, net=names_of[2])
+        usual = known[names_of]
     except ValueError:  # a scenario or a method that is not known here
         return dict(sorted(setting.values.items()))
     names = sorted({*setting.values, *usual.values} - {f"method.{OWN_CODE}"})

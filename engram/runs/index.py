@@ -7,34 +7,30 @@ index counts only for the very file that it was made from: one that was copied o
 
 from __future__ import annotations
 
+import gc
 import hashlib
 import json
 import os
 import sqlite3
 import time
-from contextlib import closing, suppress
-from dataclasses import MISSING, dataclass, field, fields
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
 from engram.core import durable
 from engram.core.messages import Say
 from engram.core.system import lock_file
-from engram.runs.records import NOT_WRITTEN, Record, sound_record
+from engram.runs.indexed import CHANGING, INDEX_COLUMNS, INDEX_FORMAT, Chunk, SharedTexts, texts_of_rows
+from engram.runs.records import Record, sound_record
 
-LEAST_SIZE = 4_000_000
-"""Bytes from which on a file has an index: about 2,000 records, which take a fifth of a second to read."""
+LEAST_SIZE = 200_000
+"""Bytes from which on a file has an index: about 100 records, which take a hundredth of a second to read."""
 RECORDS_PER_CHUNK = 20_000
 """Records per row of the index; each row is checked as a whole."""
 SETTLED = 2_000_000_000
 """Nanoseconds after which a file's time tells whether it was changed: clocks of file systems are coarse."""
-INDEXED_FIELDS = (
-    *("key", "seed", "status"),
-    *(f.name for f in fields(Record) if f.default is not MISSING and f.name not in NOT_WRITTEN),
-)
-"""Fields that an index has as they are: numbers and words."""
-CHANGING = ("peak_mb", "resumed_after_task", "resumed_after_epoch")
-"""Parts of the environment that differ from run to run; the rest is stored once for all records that share it."""
 
 
 @dataclass
@@ -52,86 +48,6 @@ class ReadState:
     """Numbers of lines that are not whole records."""
 
 
-class IndexedRecord(Record):
-    """A record of which the index has all but accuracies, losses and curve; these are read when they are asked for."""
-
-    def __getattr__(self, name: str) -> Any:
-        at = self.__dict__
-        if "_row" not in at or name not in LATE:
-            raise AttributeError(name)
-        row, shared = dict(zip(INDEX_COLUMNS, at["_row"], strict=True)), at["_shared"]
-        if name == "spec":
-            at["spec"] = {**shared.value(row["setting"])[2], "seed": self.seed}
-            if row["spec_seed"] is not None:  # a spec without a seed, or with another
-                del at["spec"]["seed"]
-                at["spec"].update(row["spec_seed"])
-        elif name == "environment":
-            at["environment"] = {**shared.value(row["machine"]), **row["own"]}
-        elif name == "memory":
-            at["memory"] = shared.value(row["memory"])
-        elif name == "extra" and row["bare"]:
-            at["extra"] = {}
-        else:
-            whole = read_at(at["_path"], row["at"], row["length"], self.key)
-            at.update({one: getattr(whole, one) for one in IN_THE_FILE})
-        return at[name]
-
-    @property
-    def stated(self) -> str:
-        """The text that records share if they differ by their seeds alone."""
-        return str(self.__dict__["_stated"])
-
-
-IN_THE_FILE = {f.name for f in fields(Record) if f.default_factory is not MISSING} - {"search", "memory", "environment"}
-"""Fields that are read when they are asked for: accuracies, losses, curves."""
-LATE = IN_THE_FILE | {"spec", "environment", "memory"}
-
-
-def read_at(path: Path, at: int, length: int, key: str) -> Record:
-    """The record at a place of a file, which must still be there."""
-    with path.open("rb") as file:
-        file.seek(at)
-        line = file.read(length).decode(errors="replace").removeprefix("\ufeff")
-    try:
-        found = Record.from_json(line)  # it was sound when it was indexed
-        if found.key == key:
-            return found
-    except (ValueError, TypeError):
-        pass
-    raise RuntimeError(f"{path} was changed while it was read; start again")
-
-
-class SharedTexts:
-    """Texts that many records share, each parsed once."""
-
-    def __init__(self) -> None:
-        self.texts: list[str] = []
-        self.numbers: dict[str, int] = {}
-        self.values: dict[int, Any] = {}
-        self.pairs: dict[int, tuple[str, str]] = {}
-
-    def number(self, text: str) -> int:
-        if text not in self.numbers:
-            self.numbers[text] = len(self.texts)
-            self.texts.append(text)
-        return self.numbers[text]
-
-    def names(self, number: int) -> tuple[str, str]:
-        """The scenario and the method that a text about a setting begins with."""
-        if number not in self.pairs:
-            self.pairs[number] = tuple(self.value(number)[:2])
-        return self.pairs[number]
-
-    def value(self, number: int) -> Any:
-        if number not in self.values:
-            self.values[number] = json.loads(self.texts[number])
-        return self.values[number]
-
-
-INDEX_COLUMNS = (*INDEXED_FIELDS, "at", "length", "search", "setting", "spec_seed", "machine", "own", "memory", "bare")
-INDEX_FORMAT = "engram index 1: " + " ".join(INDEX_COLUMNS)
-
-
 class IndexedFile:
     """A file of records, read through its index."""
 
@@ -139,11 +55,12 @@ class IndexedFile:
         self.path, self.place = path, path.with_name(f".{path.name}.index")
         self.state, self.shared = ReadState(), SharedTexts()
         self.records: list[Record] = []
-        self.chunks: list[tuple[str, str]] = []
+        self.chunks: list[tuple[str, str, str]] = []
+        """Of each chunk the two texts, and a digest of both."""
 
     def read(self, say: Say) -> ReadState:
         """Read all records; what the index does not have yet is added to it, if it can be written."""
-        with os.fdopen(durable.DISK.open(self.path, os.O_RDONLY), "rb") as file:
+        with without_collection(), os.fdopen(durable.DISK.open(self.path, os.O_RDONLY), "rb") as file:
             with suppress(OSError):  # a file system without locks: a line may be half written, and is left for later
                 lock_file(file.fileno(), shared=True)
             self.load_index()
@@ -169,13 +86,13 @@ class IndexedFile:
                 if values.pop("format", "") != INDEX_FORMAT:
                     return
                 state = ReadState(**json.loads(values["state"]))
-                self.chunks = list(base.execute("SELECT content, digest FROM chunks ORDER BY number"))
-            if values["digest"] != digest_of(values["state"], *(digest for _, digest in self.chunks)):
+                self.chunks = list(base.execute("SELECT quick, rest, digest FROM chunks ORDER BY number"))
+            if values["digest"] != digest_of(values["state"], *(digest for *_, digest in self.chunks)):
                 raise ValueError("damaged")
-            for content, digest in self.chunks:
-                if digest_of(content) != digest:
+            for quick, rest, digest in self.chunks:
+                if digest_of(quick, rest) != digest:
                     raise ValueError("damaged")
-                self.take(json.loads(content))
+                self.take(quick, rest)
             self.state = state
         except (sqlite3.Error, ValueError, TypeError, KeyError, OSError):
             self.start_over()
@@ -233,35 +150,27 @@ class IndexedFile:
         machine = {name: value for name, value in record.environment.items() if name not in CHANGING}
         given = {"seed": record.spec["seed"]} if "seed" in record.spec else {}
         spec_seed = None if given == {"seed": record.seed} else given
-        return [
-            *(getattr(record, name) for name in INDEXED_FIELDS), at, length, record.search, number(record.stated),
-            spec_seed, number(json.dumps(machine)), own, number(json.dumps(record.memory)),
-            not record.extra,
-        ]  # fmt: skip
+        made = {
+            "at": at, "length": length, "setting": number(record.stated), "spec_seed": spec_seed,
+            "computer": number(json.dumps(machine)), "own": own, "sizes": number(json.dumps(record.memory)),
+            "bare": not record.extra,
+        }  # fmt: skip
+        return [made[name] if name in made else getattr(record, name) for name in INDEX_COLUMNS]
 
     def add_chunk(self, first: int, rows: list[list[Any]]) -> int:
         """Add rows, and the shared texts that are new with them; where further texts begin."""
-        columns = [list(column) for column in zip(*rows, strict=True)]
-        content = json.dumps({"first": first, "shared": self.shared.texts[first:], "columns": columns})
-        self.chunks.append((content, digest_of(content)))
-        self.take(json.loads(content))
+        quick, rest = texts_of_rows(rows, first=first, shared=self.shared.texts[first:])
+        self.chunks.append((quick, rest, digest_of(quick, rest)))
+        self.take(quick, rest)
         return len(self.shared.texts)
 
-    def take(self, chunk: dict[str, Any]) -> None:
+    def take(self, quick: str, rest: str) -> None:
         """Make records of the rows of a chunk."""
-        if chunk["first"] == len(self.shared.texts):  # else they were added when it was made
-            for text in chunk["shared"]:
+        chunk = Chunk(self.path, self.shared, quick, rest)
+        if chunk.quick["first"] == len(self.shared.texts):  # else they were added when it was made
+            for text in chunk.quick["shared"]:
                 self.shared.number(text)
-        texts, shared, path = self.shared.texts, self.shared, self.path
-        search, setting = INDEX_COLUMNS.index("search"), INDEX_COLUMNS.index("setting")
-        for row in zip(*chunk["columns"], strict=True):
-            record = IndexedRecord.__new__(IndexedRecord)
-            at = record.__dict__
-            at.update(zip(INDEXED_FIELDS, row, strict=False))
-            at["scenario"], at["method"] = shared.names(row[setting])
-            at["search"], at["_stated"] = row[search], texts[row[setting]]
-            at["_row"], at["_shared"], at["_path"] = row, shared, path
-            self.records.append(record)
+        self.records += chunk.records()
 
     def save(self, stored: int, *, anew: bool) -> None:
         """Write the index: all of it under another name first, or what is new into the one that is there."""
@@ -273,12 +182,12 @@ class IndexedFile:
                 base.execute("PRAGMA synchronous = OFF")  # it can be made again
                 base.execute("CREATE TABLE IF NOT EXISTS state (name TEXT PRIMARY KEY, value TEXT)")
                 base.execute(
-                    "CREATE TABLE IF NOT EXISTS chunks (number INTEGER PRIMARY KEY, content TEXT, digest TEXT)"
+                    "CREATE TABLE IF NOT EXISTS chunks (number INTEGER PRIMARY KEY, quick TEXT, rest TEXT, digest TEXT)"
                 )
                 rows = [(number, *self.chunks[number]) for number in range(stored, len(self.chunks))]
-                base.executemany("INSERT INTO chunks VALUES (?, ?, ?)", rows)
+                base.executemany("INSERT INTO chunks VALUES (?, ?, ?, ?)", rows)
                 state = json.dumps(vars(self.state))
-                digest = digest_of(state, *(one for _, one in self.chunks))
+                digest = digest_of(state, *(one for *_, one in self.chunks))
                 values = {"format": INDEX_FORMAT, "state": state, "digest": digest}
                 base.executemany("REPLACE INTO state VALUES (?, ?)", values.items())
             if anew:
@@ -292,6 +201,18 @@ class IndexedFile:
         torn = [self.state.lines + 1] if rest.strip() else []
         for number in [*self.state.bad, *torn]:
             say(f"{self.path}, line {number}: not a whole record, skipped")
+
+
+@contextmanager
+def without_collection() -> Iterator[None]:
+    """No search for cycles meanwhile: records are many objects without any."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
 
 
 def digest_of(*texts: str) -> str:

@@ -8,7 +8,7 @@ later with a neutral default changes no setting.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cache, cached_property
 from typing import Any
@@ -23,6 +23,7 @@ OWN_CODE = "own code"
 """What a spec states beside the fields of a part from outside the package: a hash of its code."""
 COUNTED_EVALUATION = frozenset({"give_task_identity"})
 """Fields of the evaluation that change what is learned or scored; the others decide only what is measured besides."""
+UNCHANGED_IN_JSON = (str, int, float)
 OMITTED = frozenset({"name", "make", "images", "kind", "data"})
 """Parts of a spec that the names of scenario and method state already."""
 
@@ -76,7 +77,7 @@ class Setting:
         """The setting with a hash of all its parts that come from files: edited code is another setting."""
         parts = [("scenario", SCENARIOS, maker_of(self.scenario)), ("net", NETS, str(self.value("net.name")))]
         parts += [("method" if len(self.members) == 1 else f"method.{m}", METHODS, m) for m in self.members]
-        own: dict[str, Any] = {group: registry.added[name] for group, registry, name in parts if name in registry.added}
+        own: dict[str, Any] = {group: cls for group, registry, name in parts if (cls := registry.own_class(name))}
         hashes = {f"{group}.{OWN_CODE}": code for group, entry in own.items() if (code := hash_code(entry))}
         used = [AUGMENTATIONS.added[one] for one in self.value("training.augment") or () if one in AUGMENTATIONS.added]
         if used:
@@ -85,7 +86,11 @@ class Setting:
 
 
 def differs(value: Any, default: Any) -> bool:
-    return default is COMPUTED or bool(canonical(value) != canonical(default))
+    if default is COMPUTED:
+        return True
+    if isinstance(value, UNCHANGED_IN_JSON) and isinstance(default, UNCHANGED_IN_JSON):  # which need no other form
+        return value != default
+    return bool(canonical(value) != canonical(default))
 
 
 def show(value: Any) -> str:
@@ -131,11 +136,14 @@ def metric_json(metric: Any) -> dict[str, Any]:
     return found
 
 
-def setting_of_record(record: Record) -> Setting:
-    """The setting that a record was made with."""
+def setting_of_record(record: Record, known: dict[tuple[str, ...], dict[str, Any]] | None = None) -> Setting:
+    """The setting that a record was made with; `known` keeps defaults for whoever asks about many records."""
     given = dict(flat_values(record.spec))
     net = str(given.get("net.name", "mlp"))
-    usual = class_defaults(maker_of(record.scenario), record.method.split("+"), net)
+    names, known = (record.scenario, record.method, net), {} if known is None else known
+    if names not in known:
+        known[names] = class_defaults(maker_of(record.scenario), record.method.split("+"), net)
+    usual = known[names]
     values = {name: value for name, value in given.items() if differs(value, usual.get(name, COMPUTED))}
     return Setting(record.scenario, record.method, values)
 
@@ -195,25 +203,36 @@ def group_by_setting(records: Iterable[Record], *, trials: bool = False) -> dict
     Trials of a search count only if asked for. A seed counts once: a success stays until a later one with another
     key, which other code made. Runs on datasets of another content than the latest run's are left out.
     """
-    grouped: dict[Setting, list[Record]] = {}
-    known: dict[str, tuple[Setting, str]] = {}  # runs that differ only by seed are read once
-    data: dict[int, str] = {}
-    for record in records:
+    by_text: dict[str, list[Record]] = {}  # runs that differ only by seed are looked at once
+    listed = list(records)
+    for record in listed:
         if (record.search.get("stage") == "trial") == trials:
-            stated = record.stated
-            if stated not in known:
-                known[stated] = (setting_of_record(record), content(record))
-            setting, data[id(record)] = known[stated]
-            grouped.setdefault(setting, []).append(record)
-    found = {}
-    for setting, runs in grouped.items():
-        latest = data[id(runs[-1])]
-        by_seed: dict[int, Record] = {}
-        for record in runs:
-            if data[id(record)] == latest and supersedes(record, by_seed.get(record.seed)):
-                by_seed[record.seed] = record
-        found[setting] = SettingRuns(setting, by_seed, sum(data[id(record)] != latest for record in runs))
-    return found
+            by_text.setdefault(record.stated, []).append(record)
+    grouped: dict[Setting, list[Record]] = {}
+    mixed: set[Setting] = set()
+    known: dict[tuple[str, ...], dict[str, Any]] = {}
+    for runs in by_text.values():
+        setting = setting_of_record(runs[0], known)
+        if setting in grouped:
+            mixed.add(setting)
+        grouped.setdefault(setting, []).extend(runs)
+    place = {id(record): number for number, record in enumerate(listed)} if mixed else {}
+    for setting in mixed:  # stated in several ways, as by several versions: in the order of all
+        grouped[setting].sort(key=lambda record: place[id(record)])
+    return {setting: runs_of_setting(setting, runs, mixed=setting in mixed) for setting, runs in grouped.items()}
+
+
+def runs_of_setting(setting: Setting, runs: Sequence[Record], *, mixed: bool) -> SettingRuns:
+    """The runs of a setting, in their order; `mixed` if they state it in several ways."""
+    by_seed = {record.seed: record for record in runs}
+    if len(by_seed) == len(runs) and not mixed:  # the usual case
+        return SettingRuns(setting, by_seed)
+    data = [content(record) for record in runs]
+    by_seed = {}
+    for record, its in zip(runs, data, strict=True):
+        if its == data[-1] and supersedes(record, by_seed.get(record.seed)):
+            by_seed[record.seed] = record
+    return SettingRuns(setting, by_seed, sum(its != data[-1] for its in data))
 
 
 def content(record: Record) -> str:

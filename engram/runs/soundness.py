@@ -70,6 +70,8 @@ def is_spec(spec: Any) -> bool:
         and is_names(spec.get("scenario", {}).get("images", {}))
         and all(isinstance(spec.get(group, []), list) for group in ("method", "metrics"))
         and all(isinstance(member, dict) for group in ("method", "metrics") for member in spec.get(group, []))
+        and all(isinstance(part.get("name", ""), str) for part in (spec.get("net", {}), *spec.get("method", [])))
+        and all(isinstance(metric.get("name", ""), str) for metric in spec.get("metrics", []))
     )
 
 

@@ -12,6 +12,7 @@ from engram.core.facts import ROOT
 from engram.core.messages import unknown
 from engram.runs.records import Record
 from engram.runs.setting import Setting
+from engram.scenarios.names import parse_name
 from engram.studies.reading import read_study, read_toml
 from engram.studies.study import Study, StudyError
 from engram.studies.table import Groups, Results
@@ -90,13 +91,18 @@ def results_of(study: Study, records: Iterable[Record] | Groups = (), metric: st
 
 
 @cache
-def places_of_settings() -> dict[Setting, list[str]]:
-    """setting → the cells of published tables that it fills: `hsu2018/table2 gem class`."""
+def places_of_settings(scenario: str = "", method: str = "") -> dict[Setting, list[str]]:
+    """setting → the cells of published tables that it fills: `hsu2018/table2 gem class`; of one scenario and method, or
+    of all."""
     found: dict[Setting, list[str]] = {}
     for name in study_names():
         study = built_in_study(name)
         for row in () if study.python else study.rows:
+            if method not in ("", study.rows[row].method):
+                continue
             for column in (column for column in study.columns if study.has_cell(row, column)):
+                if scenario not in ("", str(parse_name(study.scenario_of(study.rows[row], study.columns[column])))):
+                    continue
                 setting, exact = study.setting(row, column), study.rows[row].as_published
                 for one in [setting, *([setting.with_values(exact)] if exact else [])]:
                     found.setdefault(one, []).append(f"{name} {row} {column}")
@@ -105,4 +111,4 @@ def places_of_settings() -> dict[Setting, list[str]]:
 
 def tables_with(setting: Setting) -> list[str]:
     """The cells of published tables that runs of a setting fill."""
-    return places_of_settings().get(setting, [])
+    return places_of_settings(setting.scenario, setting.method).get(setting, [])

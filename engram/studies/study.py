@@ -160,6 +160,10 @@ class Study:
         title = method_title(found.method if found and not slash else name)
         return f"{title}/{rest}" if slash else title
 
+    def scenario_of(self, row: Row, column: Column) -> str:
+        """The name of the scenario of a cell: the column's, unless the row has another one there."""
+        return row.scenarios.get(column.name, column.scenario)
+
     def setting(self, row: str, column: str, protocol: Protocol = "own") -> Setting:
         """What a cell runs."""
         return self.setting_with(self.rows[row], self.columns[column], {}, protocol)
@@ -171,7 +175,7 @@ class Study:
         net = str(wanted.get("net.name", "mlp"))
         optimizer = wanted.get("training.optimizer")
         make = default_setting if self.defaults == "named" else plain_setting
-        scenario = row.scenarios.get(column.name, column.scenario)
+        scenario = self.scenario_of(row, column)
         base = make(scenario, method, protocol, net, optimizer)
         check_fields_exist(wanted, scenario, method, net, f"row {row.name}, column {column.name}")
         sources = {name: row.source or self.sources.get(name, "the study") for name in wanted}

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from sweep_helpers import Sweep
 
+from engram.cli import needs_workers
 from engram.engines import local
 from engram.engines.driver import EngineError, run_jobs
 from engram.engines.forks import start_fork_server
@@ -109,3 +110,20 @@ def test_a_stopped_worker_is_named_and_replaced_if_asked(sweep: Sweep) -> None:
     assert "has reported nothing for 4 s: split-own/class held seed 0" in named
     assert "its process reported nothing for 8 s and was replaced; trying again" in replaced
     sweep.check(1)
+
+
+@pytest.mark.parametrize(
+    ("words", "needed"),
+    [
+        ("run split-mnist/class adam", False),
+        ("run split-mnist/class adam --seeds 1", False),
+        ("run split-mnist/class adam --seeds=1", False),
+        ("run split-mnist/class adam --seeds 2", True),
+        ("run split-mnist/class adam --seeds=10", True),
+        ("run split-mnist/class adam --seeds 10 --dry-run", False),
+        ("study mine.toml --seeds 1", True),
+        ("study --help", False),
+    ],
+)
+def test_workers_are_started_ahead_only_if_there_are_several_runs(words: str, needed: bool) -> None:
+    assert needs_workers(words.split()) == needed

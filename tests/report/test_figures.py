@@ -327,7 +327,7 @@ def test_curves_switch_off_and_values_show_in_a_browser(records, tmp_path):
 def test_every_figure_is_in_the_registry_under_its_name():
     assert set(FIGURES) == {
         "matrix", "curves", "bars", "memory", "figure1", "figure2", "figure3", "figure4", "figure5", "scenario",
-        "drift",
+        "drift", "scaling",
     }  # fmt: skip
     for name in FIGURES:
         assert FIGURES[name].name == name

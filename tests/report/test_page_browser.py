@@ -271,6 +271,20 @@ def test_runs_outside_the_tables_filter_and_show_why_they_failed(page, file):
     assert f"Traceback: {HOSTILE}" in page.find("#details").text
 
 
+def test_runs_outside_the_tables_make_a_table_by_scenario(page, file):
+    page.open(file)
+    choose = "const s = arguments[0]; s.value = 'table'; s.dispatchEvent(new Event('change'))"
+    page.js(choose, page.find("[data-focus='pick own']"))
+    assert page.texts("#grid-own thead th") == ["setting", "split-mnist/class", HOSTILE_SCENARIO]
+    name = "Naive rehearsal (capacity 10)"
+    assert page.find(f"[data-focus='own {name} 0']").get_attribute("aria-label") == (
+        f"{name}, split-mnist/class: 41.00, 1 run"
+    )
+    assert page.find(f"[data-focus='own {name} 1']").text == "–"
+    page.find(f"[data-focus='own {name} 0']").click()
+    assert page.find("#details-title").text == name
+
+
 def test_the_memory_picture_says_its_numbers(page, file):
     page.open(file)
     words = page.find("#memory .canvas svg").get_attribute("aria-label")

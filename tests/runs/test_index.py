@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from engram.runs import index
-from engram.runs.index import IndexedFile, IndexedRecord
+from engram.runs.index import IndexedFile
+from engram.runs.indexed import IndexedRecord
 from engram.runs.records import Record, append_record, parse_records, read_records
 from engram.runs.setting import group_by_setting
 from engram.runs.store import Store
@@ -134,7 +135,7 @@ def test_a_damaged_index_is_made_anew(path: Path, damage: str) -> None:
     elif damage == "cut":
         content = content[: len(content) // 2]
     elif damage == "format":
-        content = content.replace(b"engram index 1", b"engram index 0")
+        content = content.replace(b"engram index 2", b"engram index 0")
     else:
         content = bytearray(b"hello" if damage == "text" else b"")
     place.write_bytes(content)

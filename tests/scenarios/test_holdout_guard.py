@@ -9,6 +9,7 @@ from helpers import blobs, numbered, numbers
 
 import engram as eg
 from engram.runs.spec import Spec
+from engram.scenarios.prepare import flatten_once
 from engram.scenarios.task import ClosedDataError
 
 
@@ -70,3 +71,11 @@ def test_a_run_whose_method_looks_at_the_test_images_of_its_scenario_ends_there(
     with pytest.raises(ClosedDataError):
         eg.run(scenario, Peeks(), net=eg.MLP(12))
     eg.run(replace(scenario, held_out=0.0), eg.Adam(), net=eg.MLP(12))
+
+
+def test_test_images_that_were_read_before_stay_out_of_reach(images):
+    scenario = eg.split(images)
+    scenario.tasks(0)
+    (sealed,) = scenario.holdout(0.1).images
+    with pytest.raises(ClosedDataError):
+        flatten_once(sealed, "x_test", pad=0)

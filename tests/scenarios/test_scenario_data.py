@@ -153,3 +153,13 @@ def test_opening_one_task_leaves_its_neighbours_on_the_same_pixels_closed():
         everything(second.train)
         with pytest.raises(ClosedDataError, match="training data of task 1"):
             everything(first.train)
+
+
+def test_tasks_of_one_dataset_share_its_padded_pictures_whatever_the_seed():
+    images = blobs(4)
+    first, second = (eg.split(images, pad=1, order="shuffled").tasks(seed) for seed in (0, 1))
+    assert first[0].train.x.data_ptr() == second[1].train.x.data_ptr()
+    assert first[0].test.x.data_ptr() == second[1].test.x.data_ptr()
+    wider = eg.split(images, pad=2).tasks(0)[0].train
+    assert wider.x.shape[1] == 100
+    assert torch.equal(first[0].train.x, eg.split(blobs(4), pad=1).tasks(0)[0].train.x)

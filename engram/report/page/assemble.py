@@ -27,7 +27,7 @@ from engram.report.page.studies import (
 )
 from engram.report.page.values import Exact, values_by_seed
 from engram.report.selection import family_of
-from engram.runs.index import IndexedRecord
+from engram.runs.indexed import IndexedRecord
 from engram.runs.records import Record
 from engram.runs.setting import offline_of
 from engram.runs.soundness import RECORDED_METRICS, is_sound_record

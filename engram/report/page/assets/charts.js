@@ -64,7 +64,11 @@ function plot({ width, height, x, y, left = 42, right = 14, top = 8, bottom = 40
 function openingDot(look, x, y, text, id) {
   return svg("circle", {
     class: look, cx: x, cy: y, r: 5, tabindex: 0, role: "button", "aria-label": text, onclick: () => openSetting(id),
-    onkeydown: event => { if (event.key === "Enter") openSetting(id); },
+    onkeydown: event => {
+      if (event.key !== "Enter" && event.key !== " ") return;
+      event.preventDefault();
+      openSetting(id);
+    },
   }, hint(text));
 }
 

@@ -57,7 +57,7 @@ function confusionFigure({ predicted, rows }, where) {
 
 function classBars({ rows }, where) {
   return barFigure(`Accuracy per class, ${where}`, rows.map(row =>
-    ({ name: row.right, parts: [{ name: "accuracy", value: row.accuracy, look: "f0" }] })), value => `${percent(value, 1)} %`);
+    ({ name: row.right, parts: [{ name: "accuracy", value: row.accuracy, look: "f0" }] })), value => `${percent(value, 1)} %`, null, 100);
 }
 
 // Metrics on logits along the tasks: after each task, the mean over the tasks seen.

@@ -59,7 +59,7 @@ function accuracyAgainstBytes(here) {
     const alone = setting => points.every(([, other]) => other === setting || other.method !== setting.method);
     const name = setting => (alone(setting) || setting.usual ? titled(setting) : setting.apart);
     for (const { x, y, names } of clusters(points.map(point => [...at(point), name(point[1])]))) {
-      labelBeside(axes, placed, x, y, fitted(names.join(", "), width * 0.45));
+      labelBeside(axes, placed, x, y, fitted(names.join(", "), Math.min(width * 0.45, 190)));
     }
     return axes.root;
   };
@@ -119,10 +119,10 @@ function memoryLedger(here) {
   ]);
 }
 
-// `bars`: [{name, parts: [{name, value, look}]}], stacked from left to right.
-function barFigure(title, bars, text, legend) {
+// `bars`: [{name, parts: [{name, value, look}]}], stacked from left to right; the axis ends at `least` or beyond.
+function barFigure(title, bars, text, legend, least = 1) {
   const flat = bars.flatMap(bar => bar.parts.map(part => [bar.name, part.name, text(part.value)]));
-  const most = Math.max(...bars.map(bar => bar.parts.reduce((sum, part) => sum + part.value, 0)), 1);
+  const most = Math.max(...bars.map(bar => bar.parts.reduce((sum, part) => sum + part.value, 0)), least);
   const draw = width => {
     const pitch = 26, left = Math.min(230, width * 0.36), height = 4 + bars.length * pitch + 26;
     const x = { low: 0, high: most, text, ticks: ticks(0, most, Math.max(2, width / 200)) };

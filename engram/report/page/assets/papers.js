@@ -15,9 +15,11 @@ function settlePaper() {
 
 function countText(name) {
   const tables = tablesOf(name), cells = tables.flatMap(cellsOf).filter(cell => there(cell.paper));
-  const ran = cells.filter(cell => cell.verdict !== "missing"), agree = cells.filter(cell => cell.verdict === "agrees");
   if (!cells.length) return many(tables.length, "table");
-  return `${agree.length} of ${ran.length} cells agree${ran.length < cells.length ? `, ${cells.length - ran.length} without runs` : ""}`;
+  const number = passes => cells.filter(passes).length, missing = number(cell => cell.verdict === "missing");
+  const few = number(cell => !cell.verdict);  // no published spread, and less than three runs of ours
+  return `${number(cell => cell.verdict === "agrees")} of ${cells.length - missing - few} cells agree`
+    + (few ? `, ${few} with too few runs` : "") + (missing ? `, ${missing} without runs` : "");
 }
 
 function paperSwitch() {

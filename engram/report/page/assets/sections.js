@@ -8,18 +8,44 @@ function ownSection() {
       const setting = data.settings[id];
       return matches("own", titled(setting), setting.method, setting.scenario);
     });
-    box.replaceChildren(grid({
-      id: "own", caption: chosen.length === 1 ? "1 setting" : `${chosen.length} settings`,
-      columns: heads.map(title => ({ title, left: title === "setting" || title === "scenario" })), rows: chosen.map(ownRow),
+    const caption = many(chosen.length, "setting");
+    box.replaceChildren(grid(state.pick.own === "table" ? ownTable(chosen, caption) : {
+      id: "own", caption, columns: heads.map(title => ({ title, left: title === "setting" || title === "scenario" })),
+      rows: chosen.map(ownRow),
     }));
   };
+  const shape = picker("as", "own", [["list", "a list"], ["table", "a table by scenario"]], draw);
   redraws.push(draw);
   draw();
   return [
     el("p", { class: "quiet" }, "Settings that are in none of the tables: other values, other scenarios, ",
       "methods of your own."),
-    el("div", { class: "tools" }, searchField("Filter runs", "own", draw)), box,
+    el("div", { class: "tools" }, searchField("Filter runs", "own", draw), shape), box,
   ];
+}
+
+// A row per name, a column per scenario: average accuracy.
+function ownTable(chosen, caption) {
+  const scenarios = unique(chosen.map(id => data.settings[id].scenario)), rows = new Map();
+  for (const id of chosen) {
+    const name = titled(data.settings[id]);
+    rows.set(name, { ...rows.get(name), [data.settings[id].scenario]: id });
+  }
+  const cell = (name, scenario, id) => {
+    if (!id) return { look: "cell missing", content: "–", label: `${name}, ${scenario}: no runs` };
+    const { mean, std, values } = data.settings[id], n = values.of.length;
+    const text = there(mean) ? percent(mean) + (n > 1 ? ` ± ${percent(std)}` : "") : data.settings[id].runs[0].status;
+    return {
+      sort: mean, look: "cell", label: `${name}, ${scenario}: ${text}, ${many(n, "run")}`, open: () => openSetting(id),
+      content: [el("span", { class: "ours" }, text), el("span", { class: "below" }, `n = ${n}`)],
+    };
+  };
+  return {
+    id: "own", caption, columns: ["setting", ...scenarios].map(title => ({ title })),
+    rows: [...rows].map(([name, by]) => ({
+      id: name, head: name, sort: name, cells: scenarios.map(scenario => cell(name, scenario, by[scenario])),
+    })),
+  };
 }
 
 function ownRow(id) {

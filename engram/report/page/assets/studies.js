@@ -11,7 +11,7 @@ const publishedText = cell => percent(cell.paper) + (there(cell.paper_std) ? ` Â
 const pText = value => `p ${value.toPrecision(2)}`;
 
 function tablesSection() {
-  const tables = shownTables(), box = el("div", {}), shape = table => ["pair", "pair uneven"][table.columns.length - 3] ?? "";
+  const tables = shownTables(), box = el("div", {}), shape = table => ["pair", "pair", "pair uneven"][table.columns.length - 2] ?? "";
   const charted = table => table.published && table.rows.some(row => row.cells.some(judged));
   const chart = table => (table.head === "after task" ? alongQueue(table) : agreement(table));
   const draw = () => box.replaceChildren(...tables.map(table =>
@@ -138,7 +138,7 @@ function cellContent(table, cell, star) {
 }
 
 const publishedLine = cell => (there(cell.paper) ? [el("span", { class: "wordy" }, "paper "), publishedText(cell)] : []);
-const testLine = cell => [cell.n ? `n = ${cell.n}` : "", there(cell.p) ? pText(cell.p) : ""].filter(Boolean).join(", ");
+const testLine = cell => [cell.n ? `n = ${cell.n}` : "", there(cell.p) ? [el("span", { class: "wordy" }, ", "), el("span", { class: "apart" }, pText(cell.p))] : ""];
 
 function spoken(row, cell, star) {
   const around = cell.n > 1 ? ` plus or minus ${percent(cell.std)}` : "";
