@@ -70,7 +70,10 @@ def on_page_content(html: str, **_: Any) -> str:
     def typeset(found: re.Match[str]) -> str:
         formula = unescape(found[2] or found[3]).strip()
         display = "block" if found[1] == "div" else "inline"
-        return convert(formula, display=display)
+        made = convert(formula, display=display)
+        if "\\" in made or "&#x0005C;" in made:  # a command that the converter does not know stays as it is
+            raise ValueError(f"formula {formula}: a command is unknown to latex2mathml")
+        return made
 
     pattern = r'<(span|div) class="arithmatex">(?:\\\((.*?)\\\)|\\\[(.*?)\\\])</\1>'
     return re.sub(pattern, typeset, html, flags=re.DOTALL)

@@ -124,7 +124,7 @@ class MNIST360(Scenario):
             device = part.x.device
             return TurningPixels(
                 part.x, torch.tensor(digits, device=device), 0, scaling, torch.tensor(rows, device=device),
-                what=what, angles=angles, shape=shape,
+                what=what, angles=angles, shape=shape, mapped=part.mapped, prepare=part.prepare,
             )  # fmt: skip
 
         shown, sizes = draw_training(train, seed, batch)
