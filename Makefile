@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: install demo test lint lock docs readme tables check-all faults soak bench clean
+.PHONY: install demo test lint lock docs readme tables smoke check-all faults soak bench clean
 
 install: .venv/installed  ## what runs need; what tests and docs need comes with `make test`
 
@@ -41,12 +41,15 @@ lock: .venv/developed  ## the hashes of all that constraints.txt pins, for all p
 docs: .venv/developed  ## the documentation into site/, which opens from disk; a warning is an error
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
-readme: .venv/developed  ## the README's table from the records
+readme: .venv/developed  ## the tables of the README, from the records
 	$(BIN)/python docs/hooks.py
 
 tables: install  ## the published tables against ours, their variants, and the paper's claims, from the committed records
 	for table in 2 3 4 5 6; do $(BIN)/engram compare table$$table --variants; done
 	$(BIN)/engram compare claims
+
+smoke: .venv/developed  ## wheel and sdist, each in a clean environment outside the checkout
+	$(BIN)/python .ci/smoke.py
 
 check-all: .venv/developed  ## the whole contract of every method, network and scenario, also on Ray; about 15 minutes
 	status=0; for name in $$($(BIN)/python -m engram.checks); do \

@@ -5,14 +5,17 @@ A page asks by a comment: `<!-- engram: measured ewc -->`.
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
 import math
+import os
 import re
 import statistics
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from functools import cache
-from itertools import count
+from html import unescape
 from pathlib import Path
 from typing import Any
 
@@ -21,18 +24,21 @@ sys.path[:0] = [str(ROOT), str(ROOT / "docs")]
 
 from paper_pages import PAPER_ANSWERS, in_papers  # noqa: E402
 
+from engram.cli import COMMANDS, dispatch  # noqa: E402
 from engram.cli.ls import list_methods  # noqa: E402
 from engram.cli.options import field_docs  # noqa: E402
+from engram.cli.schema import record_schema, study_schema  # noqa: E402
 from engram.cli.search import point_text  # noqa: E402
 from engram.core.messages import duration  # noqa: E402
 from engram.core.registry import METHODS  # noqa: E402
 from engram.report.footer import VERDICT_MARKS, agreement  # noqa: E402
 from engram.report.layout import mean_text, our_text  # noqa: E402
+from engram.report.written import write_table  # noqa: E402
 from engram.runs.defaults import Protocol  # noqa: E402
 from engram.runs.records import Record, read_records  # noqa: E402
 from engram.runs.setting import Setting, SettingRuns, group_by_setting, setting_of_record  # noqa: E402
 from engram.search.ledger import tuned  # noqa: E402
-from engram.studies.catalog import built_in_study, results_of, tables_with  # noqa: E402
+from engram.studies.catalog import built_in_study, find_study, results_of, study_names, tables_with  # noqa: E402
 from engram.studies.hsu2018.queue import (  # noqa: E402
     OPTIMISERS,
     QueueResults,
@@ -43,6 +49,7 @@ from engram.studies.hsu2018.queue import (  # noqa: E402
 )
 from engram.studies.study import Study, method_title  # noqa: E402
 from engram.studies.table import Cell, make_cells  # noqa: E402
+from engram.workbench import make_table  # noqa: E402
 
 RESULTS = ROOT / "results"
 PAPER = RESULTS / "hsu2018"
@@ -54,6 +61,32 @@ COPIED = ("lwf", "dgr", "rtf")
 def on_page_markdown(markdown: str, **_: Any) -> str:
     """MkDocs calls it for every page."""
     return filled(markdown)
+
+
+def on_page_content(html: str, **_: Any) -> str:
+    """MkDocs calls it for every page: formulas become MathML, which browsers typeset without a script or a network."""
+    from latex2mathml.converter import convert
+
+    def typeset(found: re.Match[str]) -> str:
+        formula = unescape(found[2] or found[3]).strip()
+        display = "block" if found[1] == "div" else "inline"
+        made = convert(formula, display=display)
+        if "\\" in made or "&#x0005C;" in made:  # a command that the converter does not know stays as it is
+            raise ValueError(f"formula {formula}: a command is unknown to latex2mathml")
+        return made
+
+    pattern = r'<(span|div) class="arithmatex">(?:\\\((.*?)\\\)|\\\[(.*?)\\\])</\1>'
+    return re.sub(pattern, typeset, html, flags=re.DOTALL)
+
+
+def on_files(files: Any, config: Any, **_: Any) -> Any:
+    """MkDocs calls it once: the schemas become files of the site."""
+    from mkdocs.structure.files import File
+
+    for name, schema in (("record", record_schema()), ("study", study_schema())):
+        text = json.dumps(schema, indent=2, ensure_ascii=False) + "\n"
+        files.append(File.generated(config, f"schemas/{name}.schema.json", content=text))
+    return files
 
 
 def filled(markdown: str) -> str:
@@ -376,36 +409,113 @@ def like_times(made: dict[str, list[float]]) -> str:
     )
 
 
-def readme_table(runs: dict[str, int] | None = None) -> str:
-    """Table 2 for the README: each row over its seeds 0 … n − 1, n as given, or as many as all columns have."""
-    study = built_in_study("table2")
-    rows = []
-    for row in study.rows:
-        title = study.row_title(row)
-        of_row = {cell.column: {r.seed: r for r in cell.runs.records} for cell in cells_of_row("table2", row)}
-        n = next(i for i in count() if any(i not in found for found in of_row.values()))
-        n = (runs or {}).get(title, n)
-        made = [found[seed] for found in of_row.values() for seed in range(n)]
-        shown = make_cells(results_of(study, made), [row])
-        rows.append([title, str(n), *map(against_published, shown)])
-    return table(["method", "runs", *study.columns], rows)
-
-
 def against_published(cell: Cell) -> str:
     published = f"({published_text(cell)})"
     return published if cell.ours is None else f"{our_text(cell)} {published} {mark(cell)}"
 
 
 def renew_readme() -> None:
-    """`make readme`: writes the table between its two comments."""
+    """`make readme`: writes the tables between their comments."""
     page = ROOT / "README.md"
-    text = re.sub(
-        r"(<!-- table2 -->\n).*?(<!-- end -->)",
-        lambda m: f"{m[1]}\n{readme_table()}\n{m[2]}",
-        page.read_text(),
-        flags=re.S,
+    text = page.read_text(encoding="utf-8")
+    for name, made in (("papers", papers("docs/")), ("study", study_output("logits"))):
+        text = re.sub(
+            rf"(<!-- {name} -->\n).*?(<!-- end -->)", lambda m, made=made: f"{m[1]}\n{made}\n{m[2]}", text, flags=re.S
+        )
+    page.write_text(text, encoding="utf-8")
+
+
+def study_output(name: str) -> str:
+    """What `engram study examples/NAME.toml --results results` prints."""
+    study = find_study(str(ROOT / "examples" / f"{name}.toml"))
+    records = read_records(RESULTS / name)
+    if not records:
+        return "(Its runs are not recorded yet.)\n"
+    made = make_table(study, records)
+    return f"```text\n{write_table('text', study, made.cells, made.variants, 'study').strip()}\n```\n"
+
+
+def papers(folder: str = "") -> str:
+    """Of every published table how many cells have runs and how many of those agree; links begin with the folder."""
+    return table(
+        ["table", "published cells", "of these with records", "agree", "higher or lower", "runs"],
+        (
+            [f"[{paper_of(name)}]({folder}{PAPER_PAGES[name.partition('/')[0]]})", *map(str, counts)]
+            for name, counts in paper_counts().items()
+        ),
     )
-    page.write_text(text)
+
+
+@cache
+def paper_counts() -> dict[str, tuple[int, int, int, int, int]]:
+    """table → published cells, those with records, those that agree, those that do not, and the runs behind them."""
+    found = {}
+    everything = read_records(*(RESULTS / paper for paper in dict.fromkeys(n.partition("/")[0] for n in study_names())))
+    for name in study_names():
+        made = [cell for cell in make_cells(results_of(built_in_study(name), everything)) if cell.paper is not None]
+        verdicts = [cell.verdict for cell in made]
+        agree, apart = verdicts.count("agrees"), sum(verdict in ("higher", "lower") for verdict in verdicts)
+        found[name] = (len(made), sum(cell.n > 0 for cell in made), agree, apart, sum(cell.n for cell in made))
+    return found
+
+
+PAPER_PAGES = {"hsu2018": "hsu2018.md", "buzzega2020": "buzzega2020.md", "vandeven2022": "vandeven2022.md"}
+PAPER_NAMES = {
+    "hsu2018": "Hsu et al. 2018",
+    "buzzega2020": "Buzzega et al. 2020",
+    "vandeven2022": "van de Ven et al. 2022",
+}
+
+
+def paper_of(name: str) -> str:
+    """`hsu2018/table2` → Hsu et al. 2018, Table 2."""
+    paper, _, short = name.partition("/")
+    return f"{PAPER_NAMES[paper]}, {short.replace('table', 'Table ').replace('mnist-360', 'MNIST-360')}"
+
+
+def command(name: str) -> str:
+    """What `engram NAME --help` prints."""
+    said = io.StringIO()
+    before = os.environ.get("COLUMNS")
+    os.environ["COLUMNS"] = "96"
+    try:
+        with contextlib.redirect_stdout(said), contextlib.suppress(SystemExit):
+            dispatch([name, "--help"])
+    finally:
+        os.environ.pop("COLUMNS") if before is None else os.environ.update(COLUMNS=before)
+    return f"```text\n{said.getvalue().strip()}\n```\n"
+
+
+def command_list() -> str:
+    return table(["command", "what it does"], ([f"[`{n}`](#engram-{n})", what] for n, (_, what) in COMMANDS.items()))
+
+
+def form(name: str, *path: str) -> str:
+    """The fields of a schema, or of a part of it: `form study rows`."""
+    schema = {"record": record_schema, "study": study_schema}[name]()
+    for part in path:
+        inside = schema["properties"][part]
+        schema = inside.get("additionalProperties") or inside.get("items") or inside
+        schema = next((one for one in schema.get("anyOf", ()) if one.get("type") == "object"), schema)
+    needed = schema.get("required", ())
+    return table(
+        ["key", "type", "meaning"],
+        (
+            [f"`{key}`" + (" (required)" if key in needed else ""), type_words(one), one.get("description", "")]
+            for key, one in schema["properties"].items()
+        ),
+    )
+
+
+def type_words(schema: dict[str, Any]) -> str:
+    """A schema's type in words."""
+    if "enum" in schema:
+        return ", ".join(f"`{value}`" for value in schema["enum"])
+    if "anyOf" in schema:
+        return " or ".join(dict.fromkeys(map(type_words, schema["anyOf"])))
+    if schema.get("type") == "array":
+        return f"list of {type_words(schema['items'])}"
+    return {"object": "table", "null": "nothing"}.get(schema.get("type", ""), schema.get("type", "any"))
 
 
 def size(amount: int) -> str:
@@ -425,6 +535,11 @@ ANSWERS: dict[str, Callable[..., str]] = {
     "sampled": sampled,
     "times": times,
     "coefficients": coefficients,
+    "papers": papers,
+    "command": command,
+    "commands": command_list,
+    "form": form,
+    "study": study_output,
     **PAPER_ANSWERS,
 }
 

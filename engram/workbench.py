@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from engram.core.messages import unknown
 from engram.core.registry import METRICS, load_file
 from engram.runs.defaults import Protocol
-from engram.runs.records import Record, read_records
+from engram.runs.records import Record, read_records, results_folder
 from engram.runs.setting import OWN_CODE, Setting, group_by_setting, show
 from engram.studies.catalog import find_study, results_of, study_names
 from engram.studies.reading import read_study
@@ -222,7 +222,7 @@ def study(
 
 def compare(table: str, results: str | Path = "results", **options: Any) -> StudyTable:
     """A published table against the records of a folder: `eg.compare("table2").cells`; runs nothing."""
-    return make_table(as_study(table), read(results), **options)
+    return make_table(as_study(table), read(results_folder(Path(results))), **options)
 
 
 def table(

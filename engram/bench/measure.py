@@ -78,7 +78,7 @@ def make_stepper(spec: Spec, task_number: int = 0) -> tuple[Learner, Method, Tas
 
     What a method trains beside the network takes its step too.
     """
-    tasks = spec.scenario.tasks(spec.seed, spec.device)
+    tasks = spec.scenario.tasks(spec.seed, spec.device).for_batch(spec.training.batch)
     method = copy.deepcopy(spec.method)
     learner = new_learner(tasks, method, spec.net, spec.training, spec.seed, torch.device(spec.device))
     curriculum = method.curriculum(tasks)

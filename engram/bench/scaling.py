@@ -13,7 +13,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from statistics import median
 from typing import Any
 
@@ -99,6 +99,9 @@ def time_tasks(name: str) -> dict[str, Any]:
 
 def with_tasks(spec: Spec) -> Spec:
     """So many permutations of a few images, on which the cost of a step does not depend, and 400 hidden units."""
+    if "capacity" in {f.name for f in fields(spec.method)}:
+        # as many images of each task as a replayed batch has, or the first batches would be smaller than the last
+        spec = replace(spec, method=replace(spec.method, capacity=TASKS * spec.training.batch))  # type: ignore[call-arg]
     few = replace(spec.scenario, permutations=TASKS, per_class=IMAGES_PER_CLASS)  # type: ignore[call-arg]
     return replace(spec, scenario=few, net=MLP(400, 400))
 

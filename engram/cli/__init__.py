@@ -26,6 +26,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "serve": ("report", "the same page while a sweep runs, on this machine only"),
     "describe": ("describe", "a scenario's tasks, its kind as read off the data, its forgetting floor"),
     "ls": ("ls", "methods, nets, scenarios, datasets, metrics, tables, studies or runs"),
+    "schema": ("schema", "the form of a record or of a study file as a JSON schema"),
     "data": ("data", "fetch datasets, and say where they are"),
     "doctor": ("doctor", "check records, checkpoints and datasets for damage, and mend it"),
     "bench": ("bench", "speed and memory on this machine"),

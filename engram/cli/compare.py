@@ -19,7 +19,7 @@ from engram.cli.screen import ERR, OUT
 from engram.core.messages import select
 from engram.report.written import Format, as_text, show_table, write_table
 from engram.runs.defaults import Protocol
-from engram.runs.records import read_records
+from engram.runs.records import RESULTS, read_records, results_folder
 from engram.studies.catalog import find_study, own_names, paper_names, study_names
 from engram.workbench import make_table
 
@@ -45,8 +45,8 @@ class CompareOptions:
     protocol: Protocol = "own"
     """own: lwf, dgr and rtf as their authors made them, and si and online-ewc of table5 and table6 with a new
     optimiser for each task; common: as all other methods."""
-    results: Path = Path("results")
-    """Folder with the records."""
+    results: Path = RESULTS
+    """Folder with the records; where there is no folder results, those that come with the package."""
     format: Format = "text"
     """LaTeX has the paper's own layout and needs booktabs; CSV and JSON have one entry per cell."""
     json: bool = False
@@ -63,6 +63,7 @@ def compare_command(arguments: list[str]) -> int:
     words = with_name(with_files(arguments), "table", (TABLE1, *short, *own_names(), CLAIMS, METHODS_PAGE))
     options = parse_options(CompareOptions, words, "engram compare")
     form = select_format(options.format, options.json)
+    options.results = results_folder(options.results)
     if not options.results.is_dir() and options.results != CompareOptions.results:  # which may come later
         raise WrongCallError(f"results {options.results} is not a folder; name one with files of records (*.jsonl)")
     changed = (

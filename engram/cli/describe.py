@@ -14,6 +14,7 @@ from engram.cli import WrongCallError
 from engram.cli.files import with_files
 from engram.cli.options import flags_of, given, parse_flags
 from engram.cli.screen import OUT
+from engram.core.messages import count
 
 
 @dataclass
@@ -116,7 +117,8 @@ def describe_scenario(name: str, scenario: Any, seed: int) -> dict[str, Any]:
 
 
 def print_description(found: dict[str, Any]) -> None:
-    tasks = Table(title=escape(f"{found['scenario']}: {len(found['tasks'])} tasks"), title_justify="left")
+    title = f"{found['scenario']}: {count(len(found['tasks']), 'task')}"
+    tasks = Table(title=escape(title), title_justify="left")
     for column in ("task", "classes", "train", "test", "active outputs"):
         tasks.add_column(column, justify="left" if column == "classes" else "right")
     for task in found["tasks"]:

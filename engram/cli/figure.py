@@ -10,7 +10,7 @@ from engram.cli.options import flags_of, given, parse_flags
 from engram.cli.screen import ERR, writable
 from engram.core.messages import unknown
 from engram.core.registry import FIGURES
-from engram.runs.records import Record, read_records
+from engram.runs.records import RESULTS, Record, read_records, results_folder
 
 
 @dataclass
@@ -20,8 +20,8 @@ class FigureOptions:
     out: Path | None = None
     """File to write; the suffix says how: .png, .svg, .pdf, or .html, whose curves can be switched on and off.
     By default NAME.png."""
-    results: tuple[Path, ...] = (Path("results"),)
-    """Folders with records, or files of records."""
+    results: tuple[Path, ...] = (RESULTS,)
+    """Folders with records, or files of records; where there is no folder results, those that come with the package."""
 
 
 def figure_command(arguments: list[str]) -> int:
@@ -57,4 +57,4 @@ def read_places(places: tuple[Path, ...]) -> list[Record]:
     for place in places:
         if not place.exists() and places != FigureOptions.results:
             raise ValueError(f"no records: {place} does not exist")
-    return read_records(*places)
+    return read_records(*map(results_folder, places))

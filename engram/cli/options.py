@@ -7,7 +7,7 @@ import dataclasses
 import inspect
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
-from typing import Annotated, Any, Literal, TypeVar, get_type_hints
+from typing import Annotated, Any, Literal, TypeVar, get_type_hints, is_typeddict
 
 import tyro
 
@@ -39,10 +39,10 @@ def parse_options(cls: type[Options], arguments: Sequence[str], prog: str) -> Op
 
 
 def field_docs(cls: type[Any]) -> dict[str, str]:
-    """The docstring under each field of a dataclass, its bases included."""
+    """The docstring under each field of a dataclass or typed dictionary, its bases included."""
     docs: dict[str, str] = {}
     for base in reversed(cls.__mro__):
-        if not dataclasses.is_dataclass(base):
+        if not dataclasses.is_dataclass(base) and not is_typeddict(base):
             continue
         try:
             body = ast.parse(textwrap.dedent(inspect.getsource(base))).body[0]

@@ -17,7 +17,7 @@ from engram.cli.screen import ERR, writable
 from engram.report.page.assemble import assemble
 from engram.report.page.html import html
 from engram.report.page.streams import description_files, read_streams
-from engram.runs.records import read_records, record_files
+from engram.runs.records import RESULTS, read_records, record_files, results_folder
 from engram.studies.catalog import find_study, own_names, study_names
 
 PNG = b"\x89PNG\r\n\x1a\n"
@@ -30,8 +30,8 @@ class PageOptions:
     records: tyro.conf.Positional[tuple[Path, ...]] = ()
     """Record files, or folders with some (*.jsonl, at any depth); by default all in --results. What `engram describe
     SCENARIO --json` printed into *.json files there is shown as the drift along that stream."""
-    results: Path = Path("results")
-    """Folder with the records."""
+    results: Path = RESULTS
+    """Folder with the records; where there is no folder results, those that come with the package."""
     studies: tuple[Path, ...] = ()
     """Studies of your own (TOML files) to show as tables."""
     samples: Path | None = None
@@ -96,6 +96,7 @@ def serve_command(arguments: list[str]) -> int:
 
 def check_places(options: PageOptions) -> None:
     """Refuses what is not there; the folder of --results may come later."""
+    options.results = results_folder(options.results)
     for path in options.records:
         if not path.exists():
             raise WrongCallError(f"records {path} do not exist; name a file or a folder")

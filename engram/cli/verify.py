@@ -21,7 +21,7 @@ from engram.cli.screen import ERR, OUT
 from engram.core.messages import duration
 from engram.core.registry import METHODS
 from engram.runs.defaults import describe_setting
-from engram.runs.records import Record, read_records, record_files
+from engram.runs.records import RESULTS, Record, read_records, record_files, results_folder
 from engram.runs.setting import setting_of_record
 from engram.studies.verify import Again, shuffle_finished, verify_record
 
@@ -43,8 +43,8 @@ class VerifyOptions:
     """Picks the same runs again, as long as no records are added."""
     minutes: float | None = None
     """Only runs that took at most this many minutes."""
-    results: Path = Path("results")
-    """Folder with the records."""
+    results: Path = RESULTS
+    """Folder with the records; where there is no folder results, those that come with the package."""
     file: Path | None = None  # read before all others
     """Python file that runs of your own need; may be given several times."""
     json: bool = False
@@ -54,6 +54,7 @@ class VerifyOptions:
 def verify_command(arguments: list[str]) -> int:
     """The command. Status 1 if a run has moved or failed, or if a picked record has not the spec of its key."""
     options = parse_options(VerifyOptions, with_files(arguments), "engram verify")
+    options.results = results_folder(options.results)
     if options.sample < 1:
         raise WrongCallError(f"sample {options.sample} is out of range; give 1 or more")
     if options.minutes is not None and not options.minutes > 0:

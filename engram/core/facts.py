@@ -148,6 +148,15 @@ def class_facts(module: str, class_name: str) -> Facts:
     return Facts(module, class_name, own.doc, known, defaults, docs | own.docs)
 
 
+def add_facts(facts: Facts, added: Facts, name: str) -> Facts:
+    """The facts of a class of this name that is made of two: one that stands in front of the other."""
+    literals = {**facts.literals, **added.literals, "name": name, "make": name}
+    summary = f"{facts.summary}; {added.summary[0].lower()}{added.summary[1:]}"
+    doc = "\n".join([f"{summary}.", *facts.doc.split("\n")[1:]])
+    defaults, docs = {**facts.defaults, **added.defaults}, {**facts.docs, **added.docs}
+    return Facts(added.module, f"{added.class_name}{facts.class_name}", doc, literals, defaults, docs)
+
+
 def literal(node: ast.expr | None) -> Any:
     """The value of a literal, `frozenset({…})` included; COMPUTED for anything else."""
     if isinstance(node, ast.Call) and ast.unparse(node.func) == "frozenset":

@@ -20,7 +20,7 @@ from types import ModuleType
 from typing import Any, ClassVar, Generic, NamedTuple, TypeVar, get_origin, get_type_hints
 
 from engram.core.code import UserFile, load_user_file, read_user_file, remember_file, user_place
-from engram.core.facts import COMPUTED, ROOT, Facts, class_facts, inherits, parse_module
+from engram.core.facts import COMPUTED, ROOT, Facts, add_facts, class_facts, inherits, parse_module
 from engram.core.messages import unknown
 
 T = TypeVar("T")
@@ -106,6 +106,10 @@ class Registry(MutableMapping[str, type[T]], Generic[T]):
         stated = {where: name for name, where in self.built_in.items()}
         return stated.get(place) or cls.__name__.lower()
 
+    def own_class(self, name: str) -> type[T] | None:
+        """The class from outside the package that a name stands for; None if it is the package's own."""
+        return self.added.get(name)
+
     def first_name(self, text: str) -> str:
         """The longest name that a text such as `split-mnist` begins with; empty if there is none."""
         return max((name for name in self if f"{text}-".startswith(f"{name}-")), key=len, default="")
@@ -115,9 +119,68 @@ class Registry(MutableMapping[str, type[T]], Generic[T]):
         return found
 
 
+class VariedRegistry(Registry[T]):
+    """A registry in which most entries have a variant: `blurry-split` beside `split`.
+
+    The variant of an entry is a class of this package, given as `module:class`, put in front of the entry's class. It
+    states a `prefix` of its name, and what an entry has to state so that there is one: `requires`, a literal that is
+    true. An entry with a field that the variant adds has none. The variant's method `variant_of` makes the class.
+    """
+
+    def __init__(self, what: str, package: str, base: str, variant: str) -> None:
+        super().__init__(what, package, base)
+        self.variant = variant.partition(":")[::2]
+
+    @cached_property
+    def variant_facts(self) -> Facts:
+        return class_facts(*self.variant)
+
+    @property
+    def prefix(self) -> str:
+        return str(self.variant_facts.literals["prefix"])
+
+    def varied(self, name: object) -> str:
+        """The entry that a name stands for a variant of; empty if it does not."""
+        base = name.removeprefix(self.prefix) if isinstance(name, str) else name
+        if base == name or not super().__contains__(base):
+            return ""
+        variant, facts = self.variant_facts, super().facts(str(base))
+        fits = facts.literals[variant.literals["requires"]] and not set(variant.defaults) & set(facts.defaults)
+        return str(base) if fits else ""
+
+    def __iter__(self) -> Iterator[str]:
+        names = list(super().__iter__())
+        return iter([*names, *(f"{self.prefix}{name}" for name in names if self.varied(f"{self.prefix}{name}"))])
+
+    def __contains__(self, name: object) -> bool:
+        return super().__contains__(name) or bool(self.varied(name))
+
+    def __getitem__(self, name: str) -> type[T]:
+        if super().__contains__(name) or not (base := self.varied(name)):
+            return super().__getitem__(name)
+        module, class_name = self.variant
+        found: type[T] = getattr(importlib.import_module(module), class_name).variant_of(super().__getitem__(base))
+        return found
+
+    def facts(self, name: str) -> Facts:
+        if super().__contains__(name) or not (base := self.varied(name)):
+            return super().facts(name)
+        return add_facts(super().facts(base), self.variant_facts, name)
+
+    def name_of(self, entry: Any) -> str:
+        cls = entry if isinstance(entry, type) else type(entry)
+        base = vars(cls).get("varies")
+        return f"{self.prefix}{self.name_of(base)}" if base else super().name_of(cls)
+
+    def own_class(self, name: str) -> type[T] | None:
+        return super().own_class(name) or super().own_class(self.varied(name))
+
+
 METHODS: Registry[Any] = Registry("method", "engram.methods", "engram.learning.method:Method")
 NETS: Registry[Any] = Registry("net", "engram.nets", "engram.nets.net:Net")
-SCENARIOS: Registry[Any] = Registry("scenario", "engram.scenarios", "engram.scenarios.scenario:Scenario")
+SCENARIOS: VariedRegistry[Any] = VariedRegistry(
+    "scenario", "engram.scenarios", "engram.scenarios.scenario:Scenario", "engram.scenarios.blend:Blurred"
+)
 METRICS: Registry[Any] = Registry("metric", "engram.analysis.metrics", "engram.analysis.metrics:Metric")
 AUGMENTATIONS: Registry[Any] = Registry(
     "augmentation", "engram.learning.augment", "engram.learning.augment:Augmentation"
@@ -205,7 +268,7 @@ def add_entries(registry: Registry[Any], module: ModuleType, path: Path) -> list
     for cls in own:
         stated = vars(cls).get("name")
         name = stated if isinstance(stated, str) else entry_name(path.stem) if cls is own[-1] else cls.__name__.lower()
-        if name in registry.built_in:
+        if name in registry.built_in or (name in registry and name not in registry.added):
             raise ValueError(f"file {path}: there is a {registry.what} {name} already; give the file another name")
         try:
             check_fields(cls)

@@ -1,3 +1,3 @@
 """The version, for records and pages."""
 
-VERSION = "0.2.0.dev0"
+VERSION = "0.2.0"

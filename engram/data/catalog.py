@@ -15,7 +15,7 @@ from engram.core.messages import Say, tell, unknown
 from engram.data.arrays import Arrays, check_inputs_word, hint_at_pictures, looks_like_images
 from engram.data.errors import DataError
 from engram.data.files import Form, Paths, data_folders, fetch, find_files
-from engram.data.formats import LabelledArrays, TaskArrays, read_npz
+from engram.data.formats import LabelledArrays, TaskArrays, read_npy_folder, read_npz
 from engram.data.images import Images
 from engram.data.sets import CATALOG, PublishedDataset
 from engram.data.tasked import join_tasks
@@ -30,13 +30,13 @@ def images(name: str, *, say: Say = tell) -> Images:
     """Load the dataset of this name; download it first if it is not on this machine.
 
     `name` is a key of `CATALOG`, the stem of your own `.npz` file in the folder ENGRAM_DATA, the path of an `.npz`
-    file, or a folder of such files, a task each. A dataset that was loaded before is returned again, unless its file
-    has changed.
+    file, a folder with x_train.npy and so on, or a folder of `.npz` files, a task each. A dataset that was loaded
+    before is returned again, unless its file has changed.
     """
     if name in _BLANK:
         return _BLANK[name]
     path, _ = _find_prepared(name)
-    files = sorted(path.glob("*.npz")) if path and path.is_dir() else [path]
+    files = sorted(path.glob("*.np[yz]")) if path and path.is_dir() else [path]
     origin = " ".join(f"{one} {one.stat().st_mtime_ns}" if one else str(data_folders()) for one in files)
     if (name, origin) not in _LOADED_IMAGES:
         while len(_LOADED_IMAGES) >= KEPT_IN_MEMORY:
@@ -64,7 +64,8 @@ def _read(name: str, say: Say) -> Images:
     known = CATALOG.get(name)
     classes = known.classes if known else None
     if path and path.is_dir():
-        return _build(str(path), read_folder(path), classes, name, note, say)
+        read = read_npy_folder if any(path.glob("*.npy")) else read_folder
+        return _build(str(path), read(path), classes, name, note, say)
     if path:
         return _build(str(path), read_npz(path), classes, name, note, say)
     form, paths = _fetch(name, say)
@@ -101,11 +102,14 @@ def available() -> dict[str, Path | None]:
 
 
 def _npz_files() -> dict[str, Path]:
-    """The `.npz` files in the data folders by stem; if two folders have the same stem, the first folder counts."""
+    """The `.npz` files in the data folders by stem, and folders with x_train.npy; of several with one name, the first
+    counts."""
     files: dict[str, Path] = {}
     for folder in data_folders():
         for path in sorted(folder.glob("*.npz")):
             files.setdefault(path.stem, path)
+        for path in sorted(folder.glob("*/x_train.npy")):
+            files.setdefault(path.parent.name, path.parent)
     return files
 
 
@@ -125,9 +129,9 @@ def _find_prepared(name: str) -> tuple[Path | None, str]:
 
 
 def _find_folder(name: str) -> Path | None:
-    """A folder of .npz files, a task each: in one of the data folders, or by its path."""
+    """A folder of .npz files, a task each, or of .npy files: in one of the data folders, or by its path."""
     places = [*(folder / name for folder in data_folders()), Path(name).expanduser()]
-    return next((place for place in places if place.is_dir() and any(place.glob("*.npz"))), None)
+    return next((place for place in places if place.is_dir() and any(place.glob("*.np[yz]"))), None)
 
 
 def read_folder(folder: Path) -> TaskArrays:

@@ -10,7 +10,7 @@ import re
 import struct
 import tarfile
 import zipfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any, NamedTuple
@@ -19,12 +19,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from engram.data.errors import DataError
+from engram.data.mapped import map_member, read_npy
 
 Bytes = NDArray[np.uint8]
 PathOrBytes = str | Path | bytes
 
 MAX_FILE_BYTES = 8 << 30
-"""Largest unpacked size of a file. Datasets are held in memory, so a larger file is a mistake or an attack."""
+"""Largest unpacked size of a file. What is unpacked is held in memory, so a larger file is a mistake or an attack."""
 
 
 class LabelledArrays(NamedTuple):
@@ -165,24 +166,50 @@ def read_json_labels(source: PathOrBytes) -> NDArray[np.int64]:
 def read_npz(source: PathOrBytes) -> LabelledArrays | TaskArrays:
     """A prepared dataset: x_train, y_train, x_test, y_test, or these four of each task: x_train_0, …, x_train_1, …;
     optionally `classes`, the class names, `inputs`, which says if x are images or arrays, and (without tasks)
-    `targets`, which says if y are values or labels."""
+    `targets`, which says if y are values or labels. Large arrays that are not compressed stay in the file."""
     with _open(source, "a prepared dataset (.npz)") as file:
+        mapped: dict[str, NDArray[Any]] = {}
+        unpacked = 0
         with zipfile.ZipFile(file) as archive:
-            unpacked = sum(member.file_size for member in archive.infolist())
-            if unpacked > MAX_FILE_BYTES:
-                raise ValueError(f"it unpacks to {unpacked} bytes, more than {MAX_FILE_BYTES}")
+            for member in archive.infolist():
+                found = None if isinstance(source, bytes) else map_member(file, Path(source), member)
+                if found is None:
+                    unpacked += member.file_size
+                else:
+                    mapped[member.filename.removesuffix(".npy")] = found
+        if unpacked > MAX_FILE_BYTES:
+            raise ValueError(f"it unpacks to {unpacked} bytes, more than {MAX_FILE_BYTES}")
         file.seek(0)
         with np.load(file, allow_pickle=False) as arrays:
-            parts = ("x_train", "y_train", "x_test", "y_test")
-            classes = [str(name) for name in np.atleast_1d(arrays["classes"])] if "classes" in arrays else None
-            inputs = str(arrays["inputs"]) if "inputs" in arrays else ""
-            if tasks := numbered_tasks(arrays.files):
-                return TaskArrays([[arrays[f"{part}_{task}"] for part in parts] for task in tasks], classes, inputs)
-            if missing := [name for name in parts if name not in arrays]:
-                raise ValueError(f"it has no {', '.join(missing)}")
-            x_train, y_train, x_test, y_test = (arrays[name] for name in parts)
-            targets = str(arrays["targets"]) if "targets" in arrays else "classes"
-            return LabelledArrays(x_train, y_train, x_test, y_test, classes, targets, inputs)
+            return name_parts(arrays.files, lambda name: mapped[name] if name in mapped else arrays[name])
+
+
+def read_npy_folder(folder: Path) -> LabelledArrays | TaskArrays:
+    """The same, as files of a folder: x_train.npy, and so on. Large arrays stay in their files."""
+    paths = {path.stem: path for path in sorted(folder.glob("*.npy"))}
+
+    def read(name: str) -> NDArray[Any]:
+        with _open(paths[name], "an array (.npy)"):
+            return read_npy(paths[name])
+
+    try:
+        return name_parts(list(paths), read)
+    except ValueError as error:  # a part is missing
+        raise DataError(f"{folder} is not a dataset of .npy files: {error}") from error
+
+
+def name_parts(names: Sequence[str], read: Callable[[str], NDArray[Any]]) -> LabelledArrays | TaskArrays:
+    """A dataset of arrays with these names."""
+    parts = ("x_train", "y_train", "x_test", "y_test")
+    classes = [str(name) for name in np.atleast_1d(read("classes"))] if "classes" in names else None
+    inputs = str(read("inputs")) if "inputs" in names else ""
+    if tasks := numbered_tasks(names):
+        return TaskArrays([[read(f"{part}_{task}") for part in parts] for task in tasks], classes, inputs)
+    if missing := [name for name in parts if name not in names]:
+        raise ValueError(f"it has no {', '.join(missing)}")
+    x_train, y_train, x_test, y_test = (read(name) for name in parts)
+    targets = str(read("targets")) if "targets" in names else "classes"
+    return LabelledArrays(x_train, y_train, x_test, y_test, classes, targets, inputs)
 
 
 def numbered_tasks(names: Sequence[str]) -> list[int]:

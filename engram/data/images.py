@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from engram.core.messages import Say, tell
 from engram.data.errors import DataError
+from engram.data.mapped import MappedArray, by_place
 from engram.data.targets import CHOICES, Targets, check_columns, check_numbers, check_targets_word, read_array
 
 HALF_PRECISION = 2.0**-11
@@ -115,6 +116,13 @@ class Images:
         """Set the fields of the frozen instance; for `__init__` only."""
         for field, value in values.items():
             object.__setattr__(self, field, value)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """For other processes: arrays that lie in a file are not sent, but where they lie."""
+        return {name: by_place(value) for name, value in vars(self).items()}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self._set(**{name: v.open() if isinstance(v, MappedArray) else v for name, v in state.items()})
 
     @staticmethod
     def check_inputs(what: str, value: ArrayLike) -> NDArray[Any]:

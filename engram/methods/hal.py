@@ -128,7 +128,7 @@ def first_anchors(learner: Learner, task: Task) -> Batch:
     like = task.train.batch(torch.zeros(1, dtype=torch.long, device=task.train.device)).x
     x = torch.rand(len(y), *like.shape[1:], generator=learner.rng("anchors")).to(learner.device)
     leaf = next(task.train.leaves())
-    x = leaf.scaling.from_intensities(x) if leaf.x.dtype == torch.uint8 else x
+    x = leaf.scaling.from_intensities(x) if leaf.dtype == torch.uint8 else x
     return Batch(x, y, torch.full_like(y, task.index), (task.index,))
 
 

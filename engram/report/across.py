@@ -129,10 +129,15 @@ def bridge_text(bridge: Bridge) -> str:
         return f"{pointer}; it has no runs of both ends yet."
     largest = sorted(measured, key=lambda change: -abs(change.at_first.mean if change.at_first else 0.0))
     parts = ", ".join(
-        " ".join([change.name, " and ".join(effect_text(e) for e in (change.at_first, change.at_second) if e)])
+        " ".join([change.name, " and ".join(with_seeds(e) for e in (change.at_first, change.at_second) if e)])
         for change in largest
     )
-    return f"{pointer}: in all {effect_text(bridge.gap)}; at the first end, and at the second, {parts}."
+    return f"{pointer}: in all {with_seeds(bridge.gap)}; at the first end, and at the second, {parts}."
+
+
+def with_seeds(effect: Effect) -> str:
+    """`+1.20 (n 5)`: over how many seeds matters as much as the number."""
+    return f"{effect_text(effect)} (n {len(effect.differences)})"
 
 
 def effect_text(effect: Effect | None) -> str:

@@ -14,6 +14,7 @@ from matplotlib.figure import Figure, SubFigure
 from matplotlib.patches import Rectangle
 from numpy.typing import NDArray
 
+from engram.report.shares import draw_shares, shares_along
 from engram.report.style import BLACK, BROWN, GREY, PALETTE, FigureRecipe, styled
 from engram.runs.records import Record
 from engram.scenarios.create import scenario
@@ -44,7 +45,11 @@ HEAD_TITLES = {
 
 @dataclass
 class ScenarioFigure(FigureRecipe):
-    """Any scenario: samples (x, y, t) of each task, the heads, and P(Y) over the outputs."""
+    """Any scenario: samples (x, y, t) of each task, the heads, and P(Y) over the outputs.
+
+    Below, for streams without boundaries and for classes that come back: the share of each task or output along the
+    stream.
+    """
 
     name = "scenario"
 
@@ -92,9 +97,16 @@ def draw_kinds(names: Sequence[str], tasks: int, samples: int, seed: int = 0) ->
     found = [scenario(name).tasks(seed) for name in names]
     rows = first_and_last(len(found[0]), tasks)
     width = 0.62 * samples + 2.6
-    fig = Figure(figsize=(width * len(names), 0.75 + 0.92 * len(rows)), layout="constrained")
+    height, shares = 0.75 + 0.92 * len(rows), shares_along(found[0]) if len(found) == 1 else None
+    below = 1.3 if shares else 0.0
+    fig = Figure(figsize=(width * len(names), height + below), layout="constrained")
     fig.set_label(f"Samples, heads and label distributions of {', '.join(names)}")
-    parts = fig.subfigures(1, len(names), squeeze=False, wspace=0.05).flat
+    if shares:
+        (upper,), (lower,) = fig.subfigures(2, 1, squeeze=False, height_ratios=[height, below])
+        draw_shares(lower.subplots(), shares)
+        parts = [upper]
+    else:
+        parts = list(fig.subfigures(1, len(names), squeeze=False, wspace=0.05).flat)
     for part, name, drawn in zip(parts, names, found, strict=True):
         draw_kind(part, name, drawn, rows, samples)
     return fig

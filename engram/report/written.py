@@ -50,7 +50,7 @@ def show_table(study: Study, cells: Sequence[Cell], variants: Sequence[VariantCe
 def as_text(show_on: Callable[[Console], None]) -> str:
     """What a wide terminal would show, without its colours."""
     page = io.StringIO()
-    show_on(Console(file=page, width=150, highlight=False))
+    show_on(Console(file=page, width=150, highlight=False, force_jupyter=False))
     return page.getvalue()
 
 

@@ -9,10 +9,15 @@ from pathlib import Path
 from typing import Any
 
 from engram.core.durable import opened, read_whole, sync_folder, write_all
+from engram.core.facts import ROOT
 from engram.core.messages import Say, tell
 from engram.core.system import lock_file
 from engram.runs.soundness import MAY_HOLD_CONTROL, drop_control, is_sound_record
 
+RESULTS = Path("results")
+"""Where commands look for records unless a folder is named."""
+PACKAGED = ROOT / "records"
+"""Records that come with an installed package: those of `results/` in the checkout it was built from."""
 NOT_WRITTEN = frozenset({"reused", "left"})
 """Fields of a record that its line does not have."""
 
@@ -24,24 +29,39 @@ class Record:
     key: str
     """Names the run's spec."""
     scenario: str
+    """Its name, such as `split-mnist/class`."""
     method: str
+    """Its name; members of a combination are joined by +."""
     seed: int
+    """Draws the tasks, the initial weights and the batches."""
     spec: dict[str, Any]
+    """Everything that the run depends on; `engram run --spec KEY` repeats it."""
     status: str
     """`done`, `diverged` or `failed`."""
     accuracy: list[list[float]] = field(default_factory=list)
     """`accuracy[i][j]`: percent on task j after task i."""
     average_accuracy: float | None = None
+    """Mean of the last row of `accuracy`."""
     forgetting: float | None = None
+    """How far earlier tasks fell from their best, mean over all tasks but the last."""
     backward_transfer: float | None = None
+    """How later learning changed earlier tasks."""
     average_incremental_accuracy: float | None = None
+    """Mean over time of the average accuracy on the tasks seen so far."""
     forward_transfer: float | None = None
+    """What a task gains from those before it, if it was measured."""
     pooled_accuracy: float | None = None
+    """Accuracy on all test samples of all tasks together."""
     losses: list[float] = field(default_factory=list)
+    """Training loss of each task, the mean over its steps."""
     curve: list[dict[str, float]] = field(default_factory=list)
+    """Accuracy on the current and on the first task every few steps, if it was measured."""
     steps: int = 0
+    """Optimiser steps of the whole run."""
     seconds: float = 0.0
+    """Time of the whole run."""
     memory: dict[str, dict[str, int]] = field(default_factory=dict)
+    """Bytes by attribute of the method: `kept` across a task boundary, and `working` while it trains."""
     search: dict[str, Any] = field(default_factory=dict)
     """Of a search's runs: `stage` (trial or final), `selected_on` (holdout or test), and the `point` of the grid."""
     scores: list[str] = field(default_factory=list)
@@ -50,6 +70,7 @@ class Record:
     extra: dict[str, list[list[Any]]] = field(default_factory=dict)
     """By metric on logits: entry [i][j], a number or a list of numbers, on task j after task i."""
     environment: dict[str, Any] = field(default_factory=dict)
+    """Versions, commit, processor, threads and the sources of the data."""
     error: str | None = None
     """The traceback, where the run failed."""
     reused: bool = field(default=False, compare=False)
@@ -140,6 +161,11 @@ class UnwritableError(OSError):
             f"{what} cannot be written to {path}: {error.strerror or error}. What was recorded before is kept; "
             "when that is mended, the same command goes on from there"
         )
+
+
+def results_folder(folder: Path) -> Path:
+    """The folder; if it is the default one and does not exist here, the records that come with the package."""
+    return PACKAGED if folder == RESULTS and not folder.is_dir() and PACKAGED.is_dir() else folder
 
 
 def record_files(place: Path, say: Say = lambda _: None) -> list[Path]:

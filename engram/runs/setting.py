@@ -77,7 +77,7 @@ class Setting:
         """The setting with a hash of all its parts that come from files: edited code is another setting."""
         parts = [("scenario", SCENARIOS, maker_of(self.scenario)), ("net", NETS, str(self.value("net.name")))]
         parts += [("method" if len(self.members) == 1 else f"method.{m}", METHODS, m) for m in self.members]
-        own: dict[str, Any] = {group: registry.added[name] for group, registry, name in parts if name in registry.added}
+        own: dict[str, Any] = {group: cls for group, registry, name in parts if (cls := registry.own_class(name))}
         hashes = {f"{group}.{OWN_CODE}": code for group, entry in own.items() if (code := hash_code(entry))}
         used = [AUGMENTATIONS.added[one] for one in self.value("training.augment") or () if one in AUGMENTATIONS.added]
         if used:

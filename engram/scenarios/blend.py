@@ -3,25 +3,23 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+import reprlib
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
+from functools import cache
 from itertools import accumulate, pairwise
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
+from engram.core.registry import SCENARIOS
 from engram.core.streams import stream
 from engram.core.validation import is_number
 from engram.scenarios.kinds import ScenarioError
-from engram.scenarios.permute import Permute
-from engram.scenarios.queue import Queue
-from engram.scenarios.rotate import Rotate
 from engram.scenarios.scenario import Scenario
-from engram.scenarios.split import Split
 from engram.scenarios.stream import Plan, Stream, cut_into_batches
 from engram.scenarios.task import Tasks
-from engram.scenarios.transform import Transform
 
 
 @dataclass(frozen=True)
@@ -64,7 +62,14 @@ def draw_tasks(lengths: Sequence[int], width: float, seed: int) -> Tensor:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Blurred:
-    """What blurred recipes add to the recipe that they inherit from as well."""
+    """Neighbouring tasks overlap, and the learner is not told where one ends and the next begins."""
+
+    prefix: ClassVar[str] = "blurry-"
+    requires: ClassVar[str] = "boundaries"
+    """What a recipe has to have, so that it can be blurred."""
+    boundaries: ClassVar[bool] = False
+    varies: ClassVar[type[Scenario]]
+    """The recipe that is blurred."""
 
     width: float = 0.5
     """Overlap of neighbouring tasks, as a share of the shorter one; 0: tasks follow each other sharply, but the learner
@@ -77,64 +82,52 @@ class Blurred:
 
     def tasks(self, seed: int = 0, device: torch.device | str = "cpu") -> Tasks:
         tasks: Tasks = super().tasks(seed, device)  # type: ignore[misc]
+        if tasks.stream is not None:
+            raise ScenarioError(f"{SCENARIOS.name_of(self.varies)} is a stream without boundaries already")
         return replace(tasks, stream=Overlap(self.width, seed))
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Its class is made, not written: a copy, also in another process, is blended anew."""
+        return create_blurred, (self.varies, values_of_fields(self))
 
-@dataclass(frozen=True, eq=False, kw_only=True)
-class BlurrySplit(Blurred, Split):
-    """Split tasks that overlap, without boundaries."""
-
-    name = "blurry-split"
-
-
-@dataclass(frozen=True, eq=False, kw_only=True)
-class BlurryPermute(Blurred, Permute):
-    """Permuted tasks that overlap, without boundaries."""
-
-    name = "blurry-permuted"
-    make = "blurry-permuted"
+    @classmethod
+    def variant_of(cls, recipe: type[Scenario]) -> type[Scenario]:
+        """The class of a recipe whose tasks are those of another one, and overlap."""
+        return make_blurred(recipe)
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
-class BlurryRotate(Blurred, Rotate):
-    """Rotated tasks that overlap, without boundaries."""
-
-    name = "blurry-rotated"
-
-
-@dataclass(frozen=True, eq=False, kw_only=True)
-class BlurryTransform(Blurred, Transform):
-    """Transformed tasks that overlap, without boundaries."""
-
-    name = "blurry-transformed"
-
-
-@dataclass(frozen=True, eq=False, kw_only=True)
-class BlurryQueue(Blurred, Queue):
-    """Datasets one after the other whose tasks overlap, without boundaries."""
-
-    name = "blurry-queue"
+@cache
+def make_blurred(recipe: type[Scenario]) -> type[Scenario]:
+    """The class that blurs a recipe: the recipe's own fields and kinds, and a width."""
+    name = SCENARIOS.name_of(recipe)
+    if not recipe.boundaries:
+        raise ScenarioError(f"{name} is a stream without boundaries already; it cannot be blended")
+    if any(f.name == "width" for f in fields(recipe)):
+        raise ScenarioError(f"{name} has a field width of its own; give it another name, so that it can be blended")
+    blurry = f"{SCENARIOS.prefix}{name}"
+    stated = {"__module__": __name__, "__doc__": Blurred.__doc__, "varies": recipe, "name": blurry}
+    made = type(f"{Blurred.__name__}{recipe.__name__}", (Blurred, recipe), stated)
+    return dataclass(frozen=True, eq=False, kw_only=True)(made)
 
 
-RECIPES: dict[type[Scenario], type[Scenario]] = {
-    cls.__mro__[2]: cls for cls in (BlurrySplit, BlurryPermute, BlurryRotate, BlurryTransform, BlurryQueue)
-}
-"""Each recipe, and the one that blurs it."""
+def create_blurred(recipe: type[Scenario], values: Mapping[str, Any]) -> Scenario:
+    """A blurred recipe with these values of its fields."""
+    return make_blurred(recipe)(**values)
+
+
+def values_of_fields(scenario: Any) -> dict[str, Any]:
+    return {f.name: getattr(scenario, f.name) for f in fields(scenario)}
 
 
 def blend(scenario: Scenario, width: float = Blurred.width) -> Scenario:
     """The scenario with tasks that overlap, shown to a learner that is not told where one ends and the next begins.
 
     Args:
-        scenario: What `engram.split`, `engram.rotate` and the like return.
+        scenario: What `engram.split`, `engram.rotate` and the like return, or a recipe of your own.
         width: Overlap of neighbouring tasks, as a share of the shorter one, from 0 to 1.
     """
     if isinstance(scenario, Blurred):
         return replace(scenario, width=width)  # type: ignore[call-arg]
-    if type(scenario) not in RECIPES:
-        raise ScenarioError(
-            f"{type(scenario).__name__} cannot be blended; give one of {', '.join(c.__name__ for c in RECIPES)}. A "
-            "recipe of your own is blurred by a class that inherits from engram.scenarios.blend.Blurred and from it"
-        )
-    values: dict[str, Any] = {f.name: getattr(scenario, f.name) for f in fields(scenario)}
-    return RECIPES[type(scenario)](**values, width=width)  # type: ignore[call-arg]
+    if not isinstance(scenario, Scenario):
+        raise ScenarioError(f"{reprlib.repr(scenario)} is not a scenario; give engram.split(images), say")
+    return create_blurred(type(scenario), {**values_of_fields(scenario), "width": width})

@@ -19,6 +19,7 @@ from typing import Any, Literal, NamedTuple, get_args
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from engram.core.messages import count
 from engram.scenarios.distances import PERMUTATIONS, energy_distance, stream_test, two_sample_test
 
 TableKind = Literal["task", "domain", "class", "iid"]
@@ -116,6 +117,8 @@ class Category:
     images: int = MAX_IMAGES
     """Largest number of images per task whose distances were compared; labels are all compared."""
     drift: Drift = field(default_factory=Drift)
+    parts: str = "tasks"
+    """What was compared with each other: tasks, or stretches of a stream that is one task."""
 
     @property
     def x_differs(self) -> bool:
@@ -190,27 +193,28 @@ class Category:
 
     def _reasons(self) -> dict[str, str]:
         """One sentence per column of Table 1, and one on what comes back."""
-        count, x = len(self.pairs), sum(pair.x_differs for pair in self.pairs)
-        y = sum(pair.y_differs for pair in self.pairs)
+        x, y = (sum(differs) for differs in zip(*((p.x_differs, p.y_differs) for p in self.pairs), strict=True))
+        pairs = f"{count(len(self.pairs), 'pair')} of consecutive {self.parts}"
         if self.labels_differ:
             of_y = "differs by definition: the heads are disjoint label spaces"
             of_labels = "differs: outputs are selected by task identity"
         else:
             of_y = (
-                f"differs in {y} of {count} pairs of consecutive tasks: a class on one side only, or a total "
-                f"variation distance above {LABEL_SHIFT}"
+                f"differs in {y} of {pairs}: a class on one side only, or a total variation distance above "
+                f"{LABEL_SHIFT}"
             )
             if not y and self.drift.y_differs:
-                of_y += f"; but along the stream, with {self.drift.largest_y:.2f} between two of the tasks"
+                of_y += f"; but along the stream, with {self.drift.largest_y:.2f} between two of the {self.parts}"
             of_labels = "same: the tasks share their outputs"
-        of_x = f"differs in {x} of {count} pairs of consecutive tasks: two-sample tests, p ≤ {IMAGE_TEST_ALPHA}"
+        of_x = f"differs in {x} of {pairs}: two-sample tests, p ≤ {IMAGE_TEST_ALPHA}"
         if self.drift.p_value is not None:
             verb = "differs" if self.drift.x_differs else "does not differ"
             of_x += f"; {verb} along the stream, p = {self.drift.p_value:.2g}"
         reasons = {"P(X)": of_x, "P(Y)": of_y, "{Y}": of_labels}
         if self.drift.returning and not self.labels_differ:
             classes = ", ".join(map(str, self.drift.returning[:10])) + ", …" * (len(self.drift.returning) > 10)
-            reasons["repetition"] = f"{len(self.drift.returning)} classes come back after tasks without them: {classes}"
+            verb = "1 class comes" if len(self.drift.returning) == 1 else f"{len(self.drift.returning)} classes come"
+            reasons["repetition"] = f"{verb} back after {self.parts} without them: {classes}"
         return reasons
 
 
@@ -248,7 +252,11 @@ class Sample(NamedTuple):
 
 
 def categorize_samples(
-    tasks: Sequence[Sample], heads: HeadLayout, shape: tuple[int, ...] = (), images: int | None = None
+    tasks: Sequence[Sample],
+    heads: HeadLayout,
+    shape: tuple[int, ...] = (),
+    images: int | None = None,
+    parts: str = "tasks",
 ) -> Category:
     """Determine the kind from samples of each task.
 
@@ -257,13 +265,14 @@ def categorize_samples(
         heads: as for `categorize`.
         shape: (channels, height, width) of the images, if they are pictures.
         images: number of images per task whose distances are compared.
+        parts: what the samples are of, in words.
     """
     if len(tasks) < 2:
         raise ValueError(f"a kind is what changes between tasks: give two tasks or more, not {len(tasks)}")
     most = images or MAX_IMAGES
     pairs = [_compare(number, one, other, shape, most) for number, (one, other) in enumerate(pairwise(tasks), start=1)]
     decided = len(pairs) == 1 or any(pair.x_differs for pair in pairs)
-    return Category(heads, pairs, most, _measure_drift(tasks, shape, decided))
+    return Category(heads, pairs, most, _measure_drift(tasks, shape, decided), parts)
 
 
 def _picture_shape(shape: tuple[int, ...]) -> tuple[int, ...]:

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from engram.core.streams import stream
-from engram.scenarios.categorize import MAX_IMAGES, Category, Sample, categorize_samples
+from engram.scenarios.categorize import MAX_IMAGES, Category, HeadLayout, Sample, categorize_samples
 from engram.scenarios.network_test import NETWORK_IMAGES
 from engram.scenarios.task import Data, Tasks
 
@@ -29,7 +29,9 @@ def categorize_tasks(tasks: Tasks) -> Category:
             labels = labels[:, 0].long() if what == "classes" else torch.full_like(labels[:, 0].long(), head)
         samples.append(Sample(pixels.double().cpu().numpy(), labels.cpu().numpy()))
     shape = tasks.shape if len(tasks.shape) == 3 else ()
-    return categorize_samples(samples, "multi" if tasks.kind == "task" else "single", shape, MAX_IMAGES // share)
+    heads: HeadLayout = "multi" if tasks.kind == "task" else "single"
+    parts = "tasks" if len(tasks) > 1 else "stretches of the stream"
+    return categorize_samples(samples, heads, shape, MAX_IMAGES // share, parts)
 
 
 def parts_in_order(tasks: Tasks) -> list[tuple[Data, Tensor]]:

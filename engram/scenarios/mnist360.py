@@ -89,6 +89,7 @@ class MNIST360(Scenario):
 
     name = "mnist-360"
     dataset: ClassVar[str] = "mnist"
+    boundaries = False
 
     kind: Kind = "class-known"
     """All outputs are active from the start."""
@@ -123,7 +124,7 @@ class MNIST360(Scenario):
             device = part.x.device
             return TurningPixels(
                 part.x, torch.tensor(digits, device=device), 0, scaling, torch.tensor(rows, device=device),
-                what=what, angles=angles, shape=shape,
+                what=what, angles=angles, shape=shape, mapped=part.mapped, prepare=part.prepare,
             )  # fmt: skip
 
         shown, sizes = draw_training(train, seed, batch)

@@ -27,7 +27,7 @@ OTHER_PREPARATION: tuple[dict[str, Any], str] = ({"pad": 0, "normalize": "train"
 LONG_QUEUE, WITH, LETTERS = "long-queue", "long-queue-with-", "emnist-letters"
 STAND_IN = "cyrillic-letters"
 """Replaces EMNIST letters if they cannot be downloaded; the scenario's name then says so."""
-ONLINE, BLURRY = "online-", "blurry-"
+ONLINE, BLURRY = "online-", SCENARIOS.prefix
 """What the name of a scenario may begin with: trained in one epoch of small batches; with tasks that overlap."""
 NAMED_SCENARIOS = (
     "split-mnist", "permuted-mnist", "rotated-mnist", "repeating-split-mnist", "split-fashion-mnist", "split-cifar10",

@@ -49,6 +49,8 @@ class Repeat(Split):
                 f"length {self.length!r}: the {first} tasks that bring new classes come first; give {first} or more, "
                 f"or 0 for {2 * first}"
             )
+        if is_number(self.probabilities):
+            object.__setattr__(self, "probabilities", (self.probabilities,))
         p, n = self.probabilities, self.images[0].n_classes
         if not isinstance(p, tuple) or not all(is_number(one) and 0 <= one <= 1 for one in p) or len(p) not in (1, n):
             raise ScenarioError(f"probabilities {p!r}: give one number from 0 to 1, or one for each of the {n} classes")

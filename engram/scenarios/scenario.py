@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import math
 import reprlib
-import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import partial, wraps
 from typing import Any, ClassVar, Literal, Self, get_args
-from weakref import WeakKeyDictionary
 
 import numpy as np
 import torch
@@ -23,17 +21,12 @@ from engram.core.validation import is_number
 from engram.data.arrays import Arrays
 from engram.data.images import Images
 from engram.scenarios.kinds import KINDS, Kind, ScenarioError
+from engram.scenarios.prepare import AS_IT_IS, Channels, Normalize, array_statistics, flatten_part, standardize_part
+from engram.scenarios.prepare import ImagePart as ImagePart
+from engram.scenarios.prepare import Ints as Ints
+from engram.scenarios.prepare import compute_scaling as compute_scaling
 from engram.scenarios.task import Data, Joined, Pixels, Scaling, Task, Tasks
 
-Ints = NDArray[np.int64]
-Channels = float | tuple[float, ...]
-Normalize = Literal["train"] | tuple[Channels, Channels] | None
-"""How pixels are normalised: by a mean and a standard deviation (one for all channels, or one per channel), by those of
-the padded training images (`train`), or not at all (None): pixels stay in [0, 1]."""
-_FLATTENED: WeakKeyDictionary[Images, dict[str, tuple[int, Tensor]]] = WeakKeyDictionary()
-"""Of each dataset in use: part → (border, pictures with that border). Nothing writes to these tensors."""
-AS_IT_IS = Scaling(torch.ones(1), torch.zeros(1))
-"""Of arrays that are not pictures."""
 Order = Literal["fixed", "shuffled"]
 """Order of classes or tasks: as in the datasets, or shuffled by the run's seed."""
 Imbalance = Literal["none", "exp"]
@@ -51,6 +44,8 @@ class Scenario(ABC):
     """Whether the recipe takes several datasets, as in `queue-mnist+svhn/domain`."""
     any_targets: ClassVar[bool] = False
     """Whether the recipe takes datasets with values or labels, too."""
+    boundaries: ClassVar[bool] = True
+    """Whether the learner is told where a task ends and the next begins."""
 
     images: tuple[Images, ...] = field(default=())
     kind: Kind = "class"
@@ -184,103 +179,30 @@ def freeze(value: Any) -> Any:
     return tuple(freeze(v) for v in value) if isinstance(value, list | tuple) else value
 
 
-@dataclass(frozen=True, eq=False)
-class ImagePart:
-    """The training or the test images of one dataset as a tensor."""
-
-    x: Tensor  # (images, pixels), uint8
-    y: Ints
-    rows: Ints
-    """The rows of x that are in use."""
-
-    def rows_of_class(self, label: int) -> Ints:
-        return self.rows_of_classes(slice(label, label + 1))
-
-    def rows_of_classes(self, labels: slice) -> Ints:
-        """The rows of consecutive classes, in the dataset's order."""
-        y = self.y[self.rows]
-        rows: Ints = self.rows[(y >= labels.start) & (y < labels.stop)]
-        return rows
-
-
 def prepare_images(
     scenario: Scenario, images: Images, device: torch.device | str, choose: ChooseRows | None = None
 ) -> tuple[ImagePart, ImagePart, Scaling]:
     """Pad and flatten a dataset's images, choose those in use, and compute the scaling; pixels stay 8-bit.
 
-    Other arrays are only flattened, and normalised here if that is asked for.
+    Other arrays are only flattened, and normalised if that is asked for. What lies in a file stays there: the same is
+    done to its rows as they are read.
     """
     train_rows, held_rows = (choose or choose_rows)(scenario, images)
     pictures = not isinstance(images.unseal(), Arrays)
-    flatten = partial(flatten_once, pad=scenario.pad) if pictures else flatten_arrays
-    x_train = flatten(images, "x_train")
+    flatten = partial(flatten_part, images, pad=scenario.pad if pictures else None)
+    train = flatten("x_train", images.y_train, train_rows)
     if scenario.held_out:
-        x_test, y_test, test_rows = x_train, images.y_train, held_rows
+        test = replace(train, rows=held_rows)
     else:
-        x_test, y_test = flatten(images, "x_test"), images.y_test
-        test_rows = np.arange(len(y_test))
+        test = flatten("x_test", images.y_test, np.arange(len(images.y_test)))
+    scaling = AS_IT_IS
     if pictures:
-        counted = x_train[torch.from_numpy(train_rows)] if scenario.normalize == "train" else x_train[:0]
-        scaling = compute_scaling(scenario.normalize, counted, images.shape[0])
-    else:
-        scaling = AS_IT_IS
-        if scenario.normalize is not None:
-            mean, deviation = array_statistics(scenario.normalize, x_train[torch.from_numpy(train_rows)], images.shape)
-            x_train, x_test = (standardize(x, mean, deviation) for x in (x_train, x_test))
+        scaling = compute_scaling(scenario.normalize, train, images.shape[0])
+    elif scenario.normalize is not None:
+        mean, deviation = array_statistics(scenario.normalize, train, images.shape)
+        train, test = (standardize_part(part, mean, deviation) for part in (train, test))
     scaling = Scaling(scaling.scale.to(device), scaling.shift.to(device))
-    train = ImagePart(x_train.to(device), images.y_train, train_rows)
-    test = ImagePart(x_test.to(device), y_test, test_rows)
-    return train, test, scaling
-
-
-def flatten_once(images: Images, part: str, pad: int) -> Tensor:
-    """A part of a dataset as `flatten_images` has it. It is kept with the dataset: a run draws its tasks several times,
-    and the runs of a worker draw them from the same pictures."""
-    x = getattr(images, part)  # refused if the part is sealed
-    kept = _FLATTENED.setdefault(images.unseal(), {})
-    if part not in kept or kept[part][0] != pad:
-        kept[part] = pad, flatten_images(x, pad)
-    return kept[part][1]
-
-
-def flatten_images(x: NDArray[np.uint8], pad: int) -> Tensor:
-    """(n, h, w[, 3]) → (n, channels · height · width) with a black border."""
-    if x.ndim == 3:
-        x = x[..., None]
-    n, height, width, channels = x.shape
-    padded = np.zeros((n, channels, height + 2 * pad, width + 2 * pad), np.uint8)
-    padded[:, :, pad : pad + height, pad : pad + width] = x.transpose(0, 3, 1, 2)
-    return torch.from_numpy(padded.reshape(n, -1))
-
-
-def flatten_arrays(images: Images, part: str) -> Tensor:
-    """(n, …) → (n, values), without a copy if the rows lie one after the other."""
-    x = getattr(images, part)
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "The given NumPy array is not writable")  # a map of a file: only read here
-        return torch.from_numpy(x.reshape(len(x), -1))
-
-
-def array_statistics(
-    normalize: Literal["train"] | tuple[Channels, Channels], x: Tensor, shape: tuple[int, ...]
-) -> tuple[Tensor, Tensor]:
-    """Mean and standard deviation of each feature, or of each channel of a signal; a constant one is only centred."""
-    if normalize == "train":
-        by_channel = x.view(len(x), shape[0], -1).double()
-        mean, deviation = by_channel.mean((0, 2)), by_channel.std((0, 2), correction=0)
-        return mean, torch.where(deviation == 0, 1.0, deviation)
-    mean, deviation = (torch.tensor(part, dtype=torch.float64).reshape(-1).expand(shape[0]) for part in normalize)
-    return mean, deviation
-
-
-def standardize(x: Tensor, mean: Tensor, deviation: Tensor) -> Tensor:
-    """(x − mean) / standard deviation as 32-bit floats, in pieces."""
-    out = torch.empty(x.shape, dtype=torch.float32)
-    for start in range(0, len(x), 4096):
-        part = x[start : start + 4096]
-        scaled = (part.view(len(part), len(mean), -1).double() - mean[:, None]) / deviation[:, None]
-        out[start : start + 4096] = scaled.view_as(part).float()
-    return out
+    return replace(train, x=train.x.to(device)), replace(test, x=test.x.to(device)), scaling
 
 
 def strata(images: Images) -> Ints:
@@ -352,34 +274,6 @@ def count_training_images(scenario: Scenario, images: Images) -> Ints:
     return np.array([n - count_held_out(int(n), scenario.held_out) for n in subset_sizes(scenario, counts)])
 
 
-def compute_scaling(normalize: Normalize, x: Tensor, channels: int) -> Scaling:
-    """The scaling of 8-bit pixels to (pixel / 255 − mean) / standard deviation."""
-    mean: Channels
-    deviation: Channels
-    if normalize is None:
-        mean, deviation = 0.0, 1.0
-    elif normalize == "train":
-        counts = torch.stack(
-            [torch.bincount(part.flatten(), minlength=256) for part in x.view(len(x), channels, -1).unbind(1)]
-        ).double()  # (channels, 256): sums are exact for any number of pixels
-        levels = torch.arange(256, dtype=torch.float64) / 255
-        share = counts / counts.sum(1, keepdim=True)
-        means = share @ levels
-        deviations = (share @ levels**2 - means**2).clamp(min=0).sqrt()
-        if (deviations == 0).any():
-            raise ScenarioError("all training pixels are equal, so they cannot be normalised; give --normalize none")
-        mean, deviation = tuple(means.tolist()), tuple(deviations.tolist())
-    else:
-        mean, deviation = normalize
-    scale, shift = [], []
-    for c in range(channels):
-        m = mean[c % len(mean)] if isinstance(mean, tuple) else mean
-        s = deviation[c % len(deviation)] if isinstance(deviation, tuple) else deviation
-        scale.append(1 / (255 * s))
-        shift.append(-m / s)
-    return Scaling(torch.tensor(scale), torch.tensor(shift))
-
-
 def view_rows(
     part: ImagePart,
     rows: Ints,
@@ -400,6 +294,8 @@ def view_rows(
         rows=None if everything else torch.from_numpy(np.ascontiguousarray(rows)).to(device),
         permutation=permutation,
         what=what,
+        mapped=part.mapped,
+        prepare=part.prepare,
     )
 
 

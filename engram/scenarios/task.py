@@ -70,7 +70,7 @@ class Data(ABC):
 
     def one_scaling(self) -> Scaling:
         """The scaling of all pixels to network input; raises if parts of the data have different scalings."""
-        if any(leaf.x.dtype != torch.uint8 for leaf in self.leaves()):
+        if any(leaf.dtype != torch.uint8 for leaf in self.leaves()):
             raise ScenarioError(
                 "this method keeps or draws 8-bit pixels, and the data are not 8-bit; use another method, or give "
                 "engram.Images"
@@ -99,7 +99,11 @@ class Data(ABC):
     def opened(self, load: bool = False) -> Iterator[None]:
         """Allow reading inside the block; with `load`, the data are kept as floats meanwhile, if they fit in memory."""
         leaves = list(dict.fromkeys(self.leaves()))
-        fits = load and sum(leaf.float_bytes for leaf in leaves) <= LOADED_BYTES
+        fits = (
+            load
+            and sum(leaf.float_bytes for leaf in leaves) <= LOADED_BYTES
+            and not any(leaf.mapped for leaf in leaves)
+        )
         before = [(leaf.open, leaf.loaded) for leaf in leaves]
         try:
             for leaf in leaves:
@@ -144,6 +148,14 @@ class Scaling(NamedTuple):
         return bool((self.shift == 0).all() and torch.allclose(255 * self.scale, torch.ones_like(self.scale)))
 
 
+class Prepare(NamedTuple):
+    """What is done to rows as they are read from a file: a border, channels first, standardised features."""
+
+    function: Callable[[Tensor], Tensor]  # (n, values as stored) → (n, width)
+    width: int
+    dtype: torch.dtype
+
+
 @dataclass(eq=False)
 class Pixels(Data):
     """Stored 8-bit images of one task: rows of a tensor that several tasks may share."""
@@ -158,6 +170,8 @@ class Pixels(Data):
     open: bool = True
     what: str = "data"
     loaded: Tensor | None = field(default=None, repr=False)
+    mapped: bool = False  # x lies in a file: it is never copied as a whole
+    prepare: Prepare | None = None  # what is done to rows of x first, if it could not be done to x as a whole
 
     def __post_init__(self) -> None:
         self.tasks = (self.task,)
@@ -173,20 +187,31 @@ class Pixels(Data):
         return self.x.device
 
     @property
+    def dtype(self) -> torch.dtype:
+        """Of `pixels`."""
+        return self.x.dtype if self.prepare is None else self.prepare.dtype
+
+    @property
+    def width(self) -> int:
+        """Values of an image."""
+        return self.x.shape[1] if self.prepare is None else self.prepare.width
+
+    @property
     def float_bytes(self) -> int:
-        return 4 * len(self) * self.x.shape[1]
+        return 4 * len(self) * self.width
 
     def pixels(self, indices: Tensor) -> Tensor:
         if not self.open:
             raise ClosedDataError(f"{self.what} of task {self.task + 1} may not be read now")
         rows = indices if self.rows is None else self.rows.index_select(0, indices)
         x = self.x.index_select(0, rows)
+        x = x if self.prepare is None else self.prepare.function(x)
         x = x if self.permutation is None else x.index_select(1, self.permutation)
         return x if self.transform is None else self.transform(x)
 
     def floats(self) -> Tensor:
         """All images as network input, converted in pieces to keep the 8-bit copy small."""
-        out = torch.empty(len(self), self.x.shape[1], device=self.device)
+        out = torch.empty(len(self), self.width, device=self.device)
         for start in range(0, len(self), 4096):
             rows = torch.arange(start, min(start + 4096, len(self)), device=self.device)
             out[start : start + 4096] = self.scaling(self.pixels(rows))

@@ -10,6 +10,7 @@ from typing import Any
 from engram.core.messages import unknown
 from engram.core.registry import load_file
 from engram.runs.defaults import read_value
+from engram.studies.form import ColumnForm, RowForm, SearchForm, SpreadForm, StudyForm, VariantForm
 from engram.studies.study import GROUPS_OF_VALUES, Column, Note, Row, Spread, Study, StudyError, Variant
 
 MAX_SEEDS = 1000
@@ -32,15 +33,8 @@ def flatten(values: Mapping[str, Any], plain: str, members: Sequence[str] = ()) 
     return found
 
 
-STUDY_KEYS = frozenset(
-    {"title", "paper", "seeds", "baseline", "metric", "spread", "spread_note", "band", "defaults", "first", "columns",
-     "rows", "notes", "variants", "groups", "column_titles", "row_titles", "memory_rows", "search", "file", "files",
-     "python", "source", *GROUPS_OF_VALUES}
-)  # fmt: skip
-ROW_KEYS = frozenset(
-    {"method", "title", "file", "published", "spread", "at", "columns", "scenarios", "as_published", "stand_in",
-     "source"}
-)  # fmt: skip
+STUDY_KEYS = frozenset(StudyForm.__annotations__)
+ROW_KEYS = frozenset(RowForm.__annotations__)
 
 
 def read_study(
@@ -112,7 +106,7 @@ def check_keys(what: str, values: Any, known: Sequence[str], where: str) -> None
 
 
 def read_spread(values: Any, where: str) -> Spread:
-    check_keys("spread", values, ("kind", "runs"), where)
+    check_keys("spread", values, tuple(SpreadForm.__annotations__), where)
     found = Spread(**values)
     read_choice("kind of spread", found.kind, ("std", "sem"), where)
     if type(found.runs) is not int or found.runs < 1:
@@ -121,7 +115,7 @@ def read_spread(values: Any, where: str) -> Spread:
 
 
 def read_search(values: Any, where: str) -> Mapping[str, Any]:
-    check_keys("search", values, ("trials", "select_on"), where)
+    check_keys("search", values, tuple(SearchForm.__annotations__), where)
     read_choice("select_on", values.get("select_on", "holdout"), ("holdout", "test"), where)
     if type(values.get("trials", 1)) is not int or values.get("trials", 1) < 1:
         raise StudyError(f"{where}: trials {values['trials']!r} of search: give a whole number above 0")
@@ -135,7 +129,7 @@ def read_column(name: str, value: str | Mapping[str, Any]) -> Column:
         raise StudyError(f'column {name}: name its scenario, as in {name} = "split-mnist/class"')
     scenario = str(given.pop("scenario"))
     title = str(given.pop("title", ""))
-    more = {key: given.pop(key) for key in ("method", "pick") if key in given}
+    more = {key: given.pop(key) for key in ColumnForm.__annotations__ if key in given}
     return Column(name, scenario, flatten(given, "scenario"), title, more)
 
 
@@ -178,7 +172,7 @@ def read_variant(
     row = name.rpartition("/")[0]
     if row not in rows:
         raise StudyError(f"variant {name}: {unknown('row', row, rows)}")
-    rest = {key: v for key, v in value.items() if key not in ("columns", "method", "why", "grid")}
+    rest = {key: v for key, v in value.items() if key not in VariantForm.__annotations__}
     grid = {
         field: {column: tuple(values) for column, values in by_column.items()}
         for field, by_column in value.get("grid", {}).items()

@@ -46,7 +46,7 @@ def test_every_method_of_the_package_keeps_the_contract(name):
     }
 
 
-@pytest.mark.parametrize("name", sorted(SCENARIOS.built_in))
+@pytest.mark.parametrize("name", sorted(SCENARIOS))
 def test_every_scenario_of_the_package_keeps_the_contract(name):
     assert all_hold(check_scenario(small_scenario(SCENARIOS[name]), short=True))
 

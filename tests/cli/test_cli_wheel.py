@@ -19,7 +19,10 @@ print(json.dumps({"file": engram.__file__}), flush=True)
 for call in (
     ["ls", "methods", "--json"],
     ["compare", "table2", "--json"],
+    ["compare", "buzzega2020/table2", "--json"],
+    ["compare", "vandeven2022/table2", "--json"],
     ["run", "split-tiny/class", "adam", "--epochs", "1", "--json"],
+    ["study", "tiny.toml", "--workers", "1", "--json"],
 ):
     try:
         main(call)
@@ -28,6 +31,12 @@ for call in (
     sys.stdout.flush()
 from engram.bench.measure import load_yardstick
 print(json.dumps({"yardstick": load_yardstick("dataloader").__file__}))
+"""
+STUDY = """
+seeds = 2
+columns.class = "split-tiny/class"
+rows = { adam = {}, er = { capacity = 20 } }
+training.epochs = 1
 """
 
 
@@ -43,14 +52,14 @@ def ran(*command: str | Path, cwd: Path, **environment: str) -> str:
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Built from a copy, so that the checkout stays as it is; needs no index."""
+    """Built from the sdist, which is built from a copy, so that the checkout stays as it is; needs no index."""
     tree = tmp_path_factory.mktemp("tree")
     leave = shutil.ignore_patterns("__pycache__", ".*")
-    for name in ("engram", "benchmarks"):
+    for name in ("engram", "benchmarks", "results"):
         shutil.copytree(ROOT / name, tree / name, ignore=leave)
     for name in ("pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, tree / name)
-    ran(sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", tree / "out", ".", cwd=tree)
+    ran(sys.executable, "-m", "build", "--no-isolation", "--outdir", tree / "out", ".", cwd=tree)
     (built,) = (tree / "out").glob("engram-*.whl")
     return built
 
@@ -68,7 +77,9 @@ def test_it_holds_the_data_files(wheel: Path) -> None:
         assert name in names
     top = {name.split("/")[0] for name in names}
     assert {name for name in top if not name.endswith(".dist-info")} == {"engram"}
-    assert not [name for name in names if name.endswith((".pyc", ".pt", ".npz", ".jsonl"))]
+    assert not [name for name in names if name.endswith((".pyc", ".pt", ".npz"))]
+    records = {str(path.relative_to(ROOT / "results")) for path in (ROOT / "results").rglob("*.jsonl")}
+    assert {name.removeprefix("engram/records/") for name in names if name.endswith(".jsonl")} == records
 
 
 @pytest.mark.slow
@@ -77,11 +88,15 @@ def test_it_works_where_it_is_installed(wheel: Path, data: Path, work: Path, tmp
     pip = ("-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-index", "--no-deps", "--no-compile")
     ran(sys.executable, *pip, "--target", site, wheel, cwd=work)
     assert (site / "bin/engram").exists()
+    (work / "tiny.toml").write_text(STUDY, encoding="utf-8")
     out = ran(sys.executable, "-P", "-c", PROGRAM, cwd=work, PYTHONPATH=str(site))
-    place, methods, table, record, yardstick = map(json.loads, out.splitlines())
+    place, methods, table, buzzega, vandeven, record, study, yardstick = map(json.loads, out.splitlines())
     assert Path(place["file"]).is_relative_to(site)
     assert {"adam", "sgd", "adagrad", "offline"} <= {method["method"] for method in methods}
     assert len(table) == 45
+    assert {cell["verdict"] for cell in table} == {"agrees"}  # from the records that come with the package
+    assert (len(buzzega), len(vandeven)) == (56, 34)
+    assert [(cell["row"], cell["n"]) for cell in study] == [("adam", 2), ("er", 2)]
     assert record["status"] == "done"
     assert (record["environment"]["commit"], record["environment"]["dirty"]) == (None, None)
     assert Path(yardstick["yardstick"]).is_relative_to(site)

@@ -2,6 +2,7 @@
 
 import importlib.util
 import json
+import re
 import runpy
 import sys
 from pathlib import Path
@@ -103,23 +104,42 @@ def test_the_memory_example_counts_bytes_and_draws(small_mnist, capsys):
     assert (small_mnist / drawn).read_bytes()[:4] == b"\x89PNG"
 
 
-@pytest.mark.slow
-def test_the_notebook_runs_from_top_to_bottom(small_mnist):
+def run_notebook(name, folder):
+    """What its cells print, and how many pictures they show."""
     import nbformat
     from nbclient import NotebookClient
 
-    notebook = nbformat.read(EXAMPLES / "tour.ipynb", as_version=4)
-    NotebookClient(notebook, timeout=240, resources={"metadata": {"path": str(small_mnist)}}).execute()
-    said = "".join(
-        output["text"]
-        for cell in notebook.cells
-        for output in cell.get("outputs", [])
-        if output.output_type == "stream"
-    )
-    assert "class learning; forgetting floor: 20 %" in said
-    assert "drift: " in said
-    pictures = [o for cell in notebook.cells for o in cell.get("outputs", []) if "image/png" in o.get("data", {})]
-    assert len(pictures) == 3
+    notebook = nbformat.read(EXAMPLES / f"{name}.ipynb", as_version=4)
+    NotebookClient(notebook, timeout=240, resources={"metadata": {"path": str(folder)}}).execute()
+    outputs = [output for cell in notebook.cells for output in cell.get("outputs", [])]
+    said = "".join(output["text"] for output in outputs if output.output_type == "stream")
+    return said, sum("image/png" in output.get("data", {}) for output in outputs)
+
+
+@pytest.mark.slow
+def test_the_notebook_on_kinds_measures_them_and_their_floors(small_mnist):
+    said, pictures = run_notebook("three_kinds", small_mnist)
+    for kind, floor in (("task", 60), ("domain", 60), ("class", 20)):
+        assert f"{kind:<7} measured: {kind:<7} floor: {floor} %" in said
+    assert said.count("average accuracy") == 3  # a line per kind
+    assert pictures == 3
+
+
+@pytest.mark.slow
+def test_the_notebook_on_fair_comparison_ends_with_a_tested_table(small_mnist):
+    said, _ = run_notebook("fair_comparison", small_mnist)
+    assert "FAILS" not in said
+    assert len(re.findall(r"hardest +(?:class|domain) +[\d.]+ +[\d.]+ +8 ", said)) == 2
+    assert "Does it help to replay the hardest images?" in said  # the table as text
+    assert r"\begin{tabular}" in said
+
+
+@pytest.mark.slow
+def test_the_notebook_on_frozen_features_shows_methods_that_do_not_forget(small_mnist):
+    said, _ = run_notebook("frozen_features", small_mnist)
+    assert "floor: 33 %" in said
+    for method in ("adam", "er", "ncm", "slda", "ranpac"):
+        assert re.search(rf"^{method} +forgetting", said, re.MULTILINE)
 
 
 @pytest.fixture

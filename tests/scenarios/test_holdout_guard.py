@@ -9,7 +9,7 @@ from helpers import blobs, numbered, numbers
 
 import engram as eg
 from engram.runs.spec import Spec
-from engram.scenarios.scenario import flatten_once
+from engram.scenarios.prepare import flatten_once
 from engram.scenarios.task import ClosedDataError
 
 

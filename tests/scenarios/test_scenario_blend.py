@@ -1,6 +1,9 @@
 """Tasks that overlap: who is shown when, and that nothing is lost."""
 
+import copy
+import pickle
 from collections import Counter
+from pathlib import Path
 
 import pytest
 import torch
@@ -8,8 +11,9 @@ from helpers import blobs, numbered, numbers
 from scipy.stats import chi2
 
 import engram as eg
+from engram.core.registry import SCENARIOS, load_file
 from engram.runs.spec import Spec, from_json
-from engram.scenarios.blend import BlurrySplit, draw_tasks
+from engram.scenarios.blend import draw_tasks
 from engram.scenarios.scenario import ScenarioError
 from engram.scenarios.stream import StreamReader
 
@@ -94,11 +98,17 @@ def test_any_recipe_can_be_blended():
         eg.rotate(images, tasks=3),
         eg.transform(images, ["none", "invert"]),
         eg.queue([images, blobs(4, seed=1, name="other")], size=6),
+        eg.repeat(images, probabilities=0.5),
+        eg.repeat(images, order="cyclic", length=5),
+        eg.sequence([images, blobs(4, seed=1, name="other")], kind="class"),
     ]
     for recipe in recipes:
         blurred = eg.blend(recipe, width=0.4)
         assert blurred.kind == recipe.kind
-        assert len(blurred.tasks(0)) == len(recipe.tasks(0))
+        tasks = blurred.tasks(0)
+        assert len(tasks) == len(recipe.tasks(0))
+        plan = plan_of(blurred)[1]
+        assert sorted(plan.rows.tolist()) == list(range(sum(len(task.train) for task in tasks)))  # each image once
         assert blurred.sizes() == recipe.sizes()
         assert eg.blend(blurred, width=0.1).width == 0.1
         assert blurred.holdout(0.25).width == 0.4
@@ -113,12 +123,62 @@ def test_a_width_that_is_no_share_is_refused(width):
         eg.blend(eg.split(blobs(4)), width=width)
 
 
-def test_a_recipe_of_one_s_own_is_told_how_to_be_blended():
-    class Own(type(eg.split(blobs(4)))):
-        name = "own-split"
+OWN = """
+from dataclasses import dataclass
+from engram.scenarios.split import Split
 
-    with pytest.raises(ScenarioError, match=r"inherits from engram\.scenarios\.blend\.Blurred"):
-        eg.blend(Own(images=(blobs(4),)))
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Halves(Split):
+    {field}: float = 0.5
+"""
+
+
+@pytest.fixture(autouse=True)
+def own_registry(monkeypatch):
+    monkeypatch.setattr(SCENARIOS, "added", dict(SCENARIOS.added))
+
+
+def load_own(path: Path, field: str) -> None:
+    path.write_text(OWN.format(field=field))
+    load_file(path)
+
+
+def test_a_recipe_of_one_s_own_is_blended_and_its_code_stays_in_the_key(tmp_path):
+    keys, images = [], blobs(4)
+    for field in ("part", "share"):
+        load_own(tmp_path / "own_halves.py", field)
+        scenario = SCENARIOS["own-halves"](images=(images,), **{field: 0.25})
+        spec = Spec(eg.blend(scenario, width=0.4), eg.ER())
+        assert spec.scenario_name == "blurry-own-halves-own/class"
+        assert type(spec.scenario) is SCENARIOS["blurry-own-halves"]
+        assert spec.setting.with_own_code().value("scenario.own code")
+        again = from_json(spec.to_json(), {images.fingerprint: images})
+        assert again.key == spec.key
+        assert (again.scenario.width, getattr(again.scenario, field)) == (0.4, 0.25)
+        keys.append(spec.key)
+    assert keys[0] != keys[1]
+
+
+def test_what_cannot_be_blended_is_refused_in_words(tmp_path):
+    load_own(tmp_path / "own_width.py", "width")
+    with pytest.raises(ScenarioError, match="own-width has a field width of its own"):
+        eg.blend(SCENARIOS["own-width"](images=(blobs(4),)))
+    with pytest.raises(ScenarioError, match="mnist-360 is a stream without boundaries already"):
+        eg.blend(SCENARIOS["mnist-360"](images=(blobs(10),)))
+    with pytest.raises(ScenarioError, match=r"not a scenario; give engram\.split"):
+        eg.blend("split-mnist/class")
+    assert not {"blurry-mnist-360", "blurry-own-width", "blurry-blurry-split"} & set(SCENARIOS)
+    with pytest.raises(ValueError, match="there is a scenario blurry-split already"):
+        load_own(tmp_path / "blurry_split.py", "part")
+
+
+@pytest.mark.parametrize("copied", [copy.deepcopy, lambda one: pickle.loads(pickle.dumps(one))])
+def test_a_copy_is_of_the_same_class_and_gives_the_same_stream(copied):
+    scenario = eg.blend(eg.repeat(blobs(4), probabilities=0.5), width=0.7)
+    again = copied(scenario)
+    assert type(again) is type(scenario)
+    assert torch.equal(plan_of(again)[1].rows, plan_of(scenario)[1].rows)
 
 
 def test_names_and_defaults_follow_what_is_blurred():
@@ -127,7 +187,7 @@ def test_names_and_defaults_follow_what_is_blurred():
     blurred, plain = default_setting("blurry-split-mnist/class", "er"), default_setting("split-mnist/class", "er")
     assert blurred.scenario == "blurry-split-mnist/class"
     assert dict(blurred.values) == dict(plain.values)
-    assert BlurrySplit.make == "blurry-split"
+    assert SCENARIOS["blurry-split"].make == "blurry-split"
     online = default_setting("online-blurry-split-mnist/class", "er")
     assert online.scenario == "blurry-split-mnist/class"
     assert (online.value("training.epochs"), online.value("training.batch")) == (1, 10)

@@ -118,7 +118,7 @@ def test_what_is_said_of_a_disagreement_comes_from_the_records():
     text = write_across("text", places, find_disagreements(places, groups))
     joined = " ".join(text.split())
     assert "Adam in split-mnist/task: 93.46 ± 2.01 in hsu2018/table2 (ours 94.00), 84.32 ± 0.99" in joined
-    assert "in all −9.00; at the first end, and at the second, steps −3.50." in joined
+    assert "in all −9.00 (n 1); at the first end, and at the second, steps −3.50 (n 1)." in joined
 
 
 @pytest.mark.parametrize(
