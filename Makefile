@@ -2,34 +2,41 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: install demo test lint docs readme tables smoke check-all faults soak bench clean
+.PHONY: install demo test lint lock docs readme tables smoke check-all faults soak bench clean
 
 install: .venv/installed  ## what runs need; what tests and docs need comes with `make test`
 
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
+LOCKED := $(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --no-deps --requirement
 
-.venv/installed: pyproject.toml constraints.txt
+.venv/installed: pyproject.toml constraints.txt requirements.lock
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(LOCKED) requirements.lock
 	$(PIP) torch==2.13.0
-	$(PIP) hatchling editables
 	$(PIP) --no-build-isolation --editable .
 	touch $@
 
-.venv/developed: .venv/installed
+.venv/developed: .venv/installed requirements-dev.lock
+	$(LOCKED) requirements-dev.lock
 	$(PIP) --no-build-isolation --editable '.[dev,ray,track,docs]'
 	touch $@
 
 demo: install  ## one seed of the rows of Table 2 against the published numbers; about 6 minutes
 	$(BIN)/engram reproduce table2 --seeds 1 --skip gem dgr rtf --results runs/demo
 
-test: .venv/developed lint  ## what CI runs
-	$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile
+test: .venv/developed  ## what CI runs: the tests, and lint beside them
+	@$(MAKE) --no-print-directory lint > .venv/lint.log 2>&1 & lint=$$!; \
+	$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile; status=$$?; \
+	wait $$lint || status=1; cat .venv/lint.log; exit $$status
 
 lint: .venv/developed
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+lock: .venv/developed  ## the hashes of all that constraints.txt pins, for all platforms
+	$(BIN)/python .ci/lock.py
 
 docs: .venv/developed  ## the documentation into site/, which opens from disk; a warning is an error
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
