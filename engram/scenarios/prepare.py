@@ -118,7 +118,12 @@ def array_statistics(
 
 
 def sum_pieces(pieces: Iterable[Tensor]) -> Tensor:
-    return torch.stack(list(pieces)).sum(0)
+    """Their sum, without keeping them: small tensors that stay between large ones would tear memory into holes."""
+    pieces = iter(pieces)
+    total = next(pieces).clone()
+    for piece in pieces:
+        total += piece
+    return total
 
 
 def standardize_part(part: ImagePart, mean: Tensor, deviation: Tensor) -> ImagePart:

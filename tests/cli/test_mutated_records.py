@@ -7,6 +7,8 @@ import copy
 import http.client
 import json
 import re
+import subprocess
+import sys
 import threading
 import traceback
 from collections.abc import Callable
@@ -15,10 +17,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import mutations
 import pytest
 from cli_helpers import Answer
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 from engram.cli.report import PageOptions, all_files, page_data
 from engram.core.registry import FIGURES
@@ -43,32 +44,11 @@ TINY = ["run", "split-tiny/class", "adam", "--epochs", "1", "--batch", "16", "--
 STUDY = '[columns]\nclass = "split-mnist/class"\n[rows]\nadam = {}\n'
 
 
-def nested(depth: int) -> Any:
-    value: Any = 1
-    for _ in range(depth):
-        value = [value]
-    return value
-
-
-HOSTILE = [
-    int("9" * 400), -int("9" * 400), 1e308, -1e308, 1e16, float("nan"), float("inf"), -1, True, None, "", "text",
-    "\ud800", "\x1b[2J", "a\x00b", "[red]", "</script>",
-    [], {}, [[]], [None], {"x": []}, {"": {"": ""}}, [{"point": []}], nested(30), nested(450),
-]  # fmt: skip
-JSON = st.recursive(
-    st.sampled_from(HOSTILE)
-    | st.integers(-9, 10**20)
-    | st.floats(allow_subnormal=False)
-    | st.text(st.characters(), max_size=5),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=2),
-    max_leaves=4,
+REFUSALS = (
+    "no records of the long queue",  # with heads of both kinds, as some figures need
+    "tasks; choose by --seeds",  # a whole record may have lost a task of its matrix: one picture cannot show both
 )
-
-
-def places(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
-    """The path of everything inside a value; of long lists the first two entries."""
-    inside = value.items() if isinstance(value, dict) else enumerate(value[:2]) if isinstance(value, list) else ()
-    return [path] * bool(path) + [found for name, one in inside for found in places(one, (*path, name))]
+"""What a figure may say of records that are whole, and drawn with anything in them."""
 
 
 def put(record: dict[str, Any], path: tuple[Any, ...], value: Any) -> dict[str, Any]:
@@ -87,17 +67,14 @@ def with_seed(record: dict[str, Any], seed: int, key: str) -> dict[str, Any]:
 
 def mutate(victims: list[dict[str, Any]], key_of: Callable[[int], str], number: int) -> list[dict[str, Any]]:
     """Records of which one value each was replaced, as hypothesis draws them."""
-    found: list[dict[str, Any]] = []
-    where = [(victim, path) for victim in victims for path in places(victim)]
-
-    @settings(max_examples=number, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
-    @given(st.integers(0, len(where) - 1), JSON)
-    def draw(one: int, value: Any) -> None:
-        victim, path = where[one]
-        seed = 1000 + len(found)
-        found.append(put(with_seed(victim, seed, key_of(seed)), path, value))
-
-    draw()
+    drawn = subprocess.run(
+        [sys.executable, mutations.__file__], input=json.dumps([victims, number]), capture_output=True, text=True
+    )
+    assert drawn.returncode == 0, drawn.stderr
+    found = [
+        put(with_seed(victims[one], seed, key_of(seed)), tuple(path), value)
+        for seed, (one, path, value) in enumerate(json.loads(drawn.stdout), 1000)
+    ]
     assert len(found) >= number
     return found
 
@@ -167,7 +144,7 @@ def calls(place: Path) -> dict[str, list[Any]]:
     for form in ("text", "markdown", "latex", "csv", "json"):
         found[f"compare {form}"] = ["compare", "table2", "--results", place, "--format", form, "--variants"]
         found[f"table {form}"] = ["table", place, "--format", form]
-    for name in {*FIGURES} - {"drift", "scenario", "figure1", "figure2"}:  # which show data, not records
+    for name in {*FIGURES} - {"drift", "scenario", "scaling", "figure1", "figure2"}:  # which show no records
         found[f"figure {name}"] = ["figure", name, "--results", place, "--out", f"{name}.svg"]
     return found
 
@@ -194,8 +171,8 @@ def test_every_command_reads_records_with_anything_in_them(
     assert not broken, "\n".join(f"{name}:\n{text}" for name, text in broken.items())
     for name, answer in answers.items():
         damaged = name in ("doctor", "verify")  # which find values that were changed besides
-        lacking = "no records of the long queue" in answer.err  # with heads of both kinds, as some figures need
-        assert answer.status == (2 if lacking else int(damaged)), (name, answer.status, answer.err[-2000:])
+        refused = name.startswith("figure") and any(words in answer.err for words in REFUSALS)
+        assert answer.status == (2 if refused else int(damaged)), (name, answer.status, answer.err[-2000:])
         text = answer.out if name == "doctor" else answer.err
         for file, numbers in bad.items():
             unread = {"diff": "tiny", "verify": "table2"}.get(name.split()[0]) == file.stem

@@ -67,6 +67,8 @@ def work(tmp_path, monkeypatch):
     folder = tmp_path / "work"
     shutil.copytree(ROOT / "examples", folder / "examples")
     shutil.copytree(ROOT / "results", folder / "results")
+    (folder / "benchmarks").mkdir()
+    shutil.copy(ROOT / "benchmarks/scaling.json", folder / "benchmarks")
     small_images(folder / "my.npz", 10)
     monkeypatch.setenv("ENGRAM_DATA", str(data))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
