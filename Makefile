@@ -26,7 +26,7 @@ demo: install  ## one seed of the rows of Table 2 against the published numbers;
 
 test: .venv/developed  ## what CI runs: the tests, and lint beside them
 	@$(MAKE) --no-print-directory lint > .venv/lint.log 2>&1 & lint=$$!; \
-	$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile; status=$$?; \
+	$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder; status=$$?; \
 	wait $$lint || status=1; cat .venv/lint.log; exit $$status
 
 lint: .venv/developed
