@@ -50,8 +50,8 @@ def outside_training(tree: Path, *words: str) -> tuple[float, float]:
     with tempfile.TemporaryDirectory() as out:
         spent = Path(out) / "training"
         process = subprocess.Popen(
-            [sys.executable, "-c", CODE, str(spent), *COMMAND, *words, "--out", out],
-            env={**os.environ, "PYTHONPATH": str(tree), "OMP_NUM_THREADS": "1"},
+            [sys.executable, "-P", "-c", CODE, str(spent), *COMMAND, *words, "--out", out],
+            env={**os.environ, "PYTHONPATH": str(tree), "OMP_NUM_THREADS": "1"},  # -P: not the folder it is called in
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
         )
