@@ -24,7 +24,7 @@ from engram.runs.records import RESULTS, read_records, results_folder
 from engram.studies.catalog import find_study, own_names, paper_names, study_names
 from engram.workbench import make_table
 
-PARTS = ("rows", "columns", "variants", "twins", "protocol", "precision")
+NARROWING = ("rows", "columns", "variants", "twins", "protocol", "precision")
 """Options that choose from a table, or change it."""
 CLAIMS, METHODS_PAGE, TABLE1, FIRST_PAPER = "claims", "methods", "table1", "hsu2018"
 
@@ -71,10 +71,10 @@ def compare_command(arguments: list[str]) -> int:
     options.results = results_folder(options.results)
     if not options.results.is_dir() and options.results != CompareOptions.results:  # which may come later
         raise WrongCallError(f"results {options.results} is not a folder; name one with files of records (*.jsonl)")
-    given = {name for name in PARTS if getattr(options, name) != getattr(CompareOptions, name)}
+    given = {name for name in NARROWING if getattr(options, name) != getattr(CompareOptions, name)}
     paper, _, name = options.table.rpartition("/")
     if name in (TABLE1, CLAIMS) and given:
-        flags = ", ".join(f"--{part}" for part in PARTS)
+        flags = ", ".join(f"--{part}" for part in NARROWING)
         raise WrongCallError(f"{name} is shown whole; {flags} go with {', '.join(short)}")
     if name == TABLE1:
         return compare_table1(form, options.out)
