@@ -1,4 +1,4 @@
-"""`engram describe`: a scenario's tasks, its kind as read off the data, and its floor."""
+"""`engram describe`: a scenario's tasks, its kind as measured on the data, and its floor."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ class DescribeOptions:
     """Besides the scenario's own flags."""
 
     seed: int = 0
-    """Deals class orders, permutations and samples."""
+    """Draws class orders, permutations and samples."""
     json: bool = False
     """Print JSON."""
 
 
 def describe_command(arguments: list[str]) -> int:
-    """A scenario's tasks, its kind as read off the data, and its floor."""
+    """A scenario's tasks, its kind as measured on the data, and its floor."""
     from dataclasses import replace
 
     from engram.cli.resolve import take_flag

@@ -33,7 +33,7 @@ class Training:
     """How long and how each task is trained: by epochs, or by steps."""
 
     epochs: int | tuple[int, int] = 4
-    """Epochs per task; two numbers: of the first task, and of each other."""
+    """Epochs per task; two numbers: for the first task, and for each later task."""
     steps: int = 0
     """Optimiser steps per task, reshuffling when the data are used up; 0: by epochs."""
     batch: int = 128
@@ -53,11 +53,11 @@ class Training:
     schedule: Schedule = "constant"
     """How the learning rate falls: not at all, as half a cosine, by steps, or linearly."""
     schedule_over: Literal["task", "run"] = "task"
-    """Whether the schedule begins anew with each task."""
+    """Whether the schedule begins again with each task."""
     warmup: int = 0
-    """First steps, in which the learning rate rises linearly."""
+    """Number of first steps in which the learning rate rises linearly."""
     lr_end: float = 0.0
-    """Learning rate that cosine and linear fall to."""
+    """Learning rate at which cosine and linear end."""
     lr_drops: tuple[float, ...] = (0.5, 0.75)
     """When the schedule step multiplies the rate by `lr_factor`, as shares of the steps."""
     lr_factor: float = 0.1
@@ -78,8 +78,8 @@ class Training:
     """On a stream without boundaries, steps after which methods that need boundaries consolidate, as if a task had
     ended; 0: never."""
     precision: Precision = "fp32"
-    """Of the matrix products and convolutions of a training step; weights, optimiser state, losses, importances and
-    evaluation are always fp32. bf16 is refused on processors without bfloat16 products."""
+    """Precision of the matrix products and convolutions of a training step; weights, optimiser state, losses,
+    importances and evaluation are always fp32. bf16 is refused on processors without bfloat16 products."""
 
     def __post_init__(self) -> None:
         for f in fields(self):  # lists, as JSON and TOML have them, are tuples here
@@ -143,7 +143,7 @@ def check_epochs(epochs: object) -> None:
     for number in epochs if isinstance(epochs, tuple) and len(epochs) == 2 else (epochs,):
         if type(number) is not int:
             raise ValueError(
-                f"epochs {epochs!r} has the wrong type; give a whole number, or two: of the first task, of each other"
+                f"epochs {epochs!r} has the wrong type; give one whole number, or two: first task, later tasks"
             )
         if number < 1:
             raise ValueError(f"epochs {number} is out of range; give a whole number, 1 or more")
@@ -198,13 +198,13 @@ class Learner:
         self.seed = seed
         self.device = device
         self.task = 0
-        """Index of the task at hand."""
+        """Index of the current task."""
         self.steps = 0
         """Optimiser steps so far, those of helpers (a generator, say) included."""
         self.step_of_task = 0
-        """Index of the step at hand within its task, from 0."""
+        """Index of the current step within its task, from 0."""
         self.steps_of_task = 0
-        """Steps that it takes in this task in all. In `begin_task` it follows from `pass_sizes`; from the first step
+        """Number of steps in this task. In `begin_task` it follows from `pass_sizes`; from the first step
         on from the size of the method's data."""
         self.steps_before_task = self.steps_of_run = 0
         """Steps of all tasks before this one, and of all tasks, as they follow from `pass_sizes`."""
@@ -235,10 +235,8 @@ class Learner:
 
     @property
     def lr(self) -> float:
-        """The learning rate of the step at hand.
-
-        To set it is to set `base_lr`, which the schedule begins with; without a schedule both are the same. A new task
-        does not reset it; a new optimiser does.
+        """The learning rate of the current step. Setting it sets `base_lr`, which the schedule begins with; without a
+        schedule both are the same. A new task does not reset it; a new optimiser does.
         """
         return float(self.optimizer.param_groups[0]["lr"])
 
@@ -339,7 +337,7 @@ class Learner:
         return features.float()
 
     def active(self, task: int) -> slice:
-        """The outputs in play for a task: its own head, those seen so far, or all."""
+        """The active outputs for a task: its own head, those seen so far, or all."""
         if self.seen is not None:
             return slice(0, self.seen[-1] + 1 if self.seen else self.tasks.outputs)
         return self.tasks.active(task, self.task)

@@ -158,7 +158,7 @@ def test_mistakes_are_refused_in_words():
         go(["ece", CalibrationError()])
     with pytest.raises(TypeError, match="metric in-words returned a str"):
         go([in_words])
-    with pytest.raises(TypeError, match="Empty says nothing"):
+    with pytest.raises(TypeError, match="Empty has no method"):
         type("Empty", (Metric,), {})
 
 

@@ -53,7 +53,7 @@ def test_a_study_runs_its_cells_and_shows_mean_std_n_memory_and_time(engram: Eng
     records = lines(tiny / "runs/tiny/records.jsonl")
     assert len(records) == 12
     assert {str(record["seed"]) for record in records[:6]} == {"0"}  # one seed of every cell before the next
-    for words in ("Tiny", "Task learning", "Memory", "Time", "n=2", "can show nothing", "EWC"):
+    for words in ("Tiny", "Task learning", "Memory", "Time", "n=2", "can show something only with 6", "EWC"):
         assert words in answer.out
     cells = engram("study", "tiny.toml", "--json").json
     assert [(cell["row"], cell["column"]) for cell in cells] == PLACES
