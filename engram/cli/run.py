@@ -107,7 +107,7 @@ class RunOptions(EngineOptions):
     metric: tuple[str, ...] = ()
     """Metrics to show, and to measure if they are on logits: `engram ls metrics`. What is measured is in the record."""
     dry_run: bool = False
-    """Say what would be run and what it costs, and run nothing."""
+    """Show what would be run and what it would cost, and run nothing."""
     # flags that decide which other flags there are: they are read first, and stand here for the help
     net: str = "mlp"
     """Network: `engram ls nets` lists them; each has flags of its own."""

@@ -51,7 +51,7 @@ class StudyOptions(EngineOptions):
     results: Path | None = None
     """Folder for the records; by default runs, for published tables results."""
     dry_run: bool = False
-    """Say how many runs are missing, and run nothing."""
+    """Show how many runs are missing, and run nothing."""
     file: Path | None = None  # read before all others
     """Python file with methods, networks, scenarios or metrics of your own; may be given several times."""
 

@@ -27,7 +27,8 @@ class Evaluation:
     """What is measured besides the accuracy on all seen tasks after each task."""
 
     mask: bool = True
-    """Predictions over the active outputs; no: over all, as in the authors' code (changes intermediate rows only)."""
+    """Predict among the active outputs; no: among all, as in the authors' code (this changes intermediate rows
+    only)."""
     forward_transfer: bool = False
     """Also measure each task just before it is learned, and with the untrained network."""
     evaluate_every: int = 0

@@ -43,9 +43,9 @@ class Training:
     lr: Annotated[float, Log(1e-4, 1e-1)] = 1e-3
     """Learning rate; the schedule and methods (`learner.lr`) may change it."""
     momentum: float = 0.0
-    """For optimisers that have it."""
+    """Momentum, for optimisers that have it."""
     weight_decay: float = 0.0
-    """For optimisers that have it."""
+    """Weight decay, for optimisers that have it."""
     drop_last: bool = False
     """Leave out the last batch of an epoch if it is not full."""
     reset_optimizer: bool = False
@@ -53,15 +53,15 @@ class Training:
     schedule: Schedule = "constant"
     """How the learning rate falls: not at all, as half a cosine, by steps, or linearly."""
     schedule_over: Literal["task", "run"] = "task"
-    """Whether the schedule begins again with each task."""
+    """What the schedule spans: each task, or the whole run."""
     warmup: int = 0
     """Number of first steps in which the learning rate rises linearly."""
     lr_end: float = 0.0
     """Learning rate at which cosine and linear end."""
     lr_drops: tuple[float, ...] = (0.5, 0.75)
-    """When the schedule step multiplies the rate by `lr_factor`, as shares of the steps."""
+    """For the schedule step: shares of the steps after which the rate is multiplied by `lr_factor`."""
     lr_factor: float = 0.1
-    """What each drop of the schedule step multiplies the learning rate by."""
+    """For the schedule step: factor of the learning rate at each drop."""
     clip: float = 0.0
     """Largest norm of the gradient of all parameters together; 0: it is not clipped."""
     label_smoothing: float = 0.0
@@ -73,7 +73,7 @@ class Training:
     optimizer_options: tuple[str, ...] = ()
     """Further fields of the optimiser, such as `eps=1e-7` or `rho=0.95`; also as flags: --optimizer.eps 1e-7."""
     augment: tuple[str, ...] = ()
-    """Random changes of the images trained on: `crop4` (pad by 4 pixels and crop), `flip` (left and right)."""
+    """Random changes of the training images: `crop4` (pad by 4 pixels and crop), `flip` (left and right)."""
     boundary_every: int = 0
     """On a stream without boundaries, steps after which methods that need boundaries consolidate, as if a task had
     ended; 0: never."""

@@ -184,7 +184,7 @@ def test_a_study_that_cannot_be_read_is_refused(
         (["table", "nowhere"], "nowhere does not exist"),
         (["table", "."], "there are no records"),
         (["table", "r.csv"], "name it"),
-        (["table", "r.csv", "--value", "acc", "--metric", "forgetting"], "--value names the column"),
+        (["table", "r.csv", "--value", "acc", "--metric", "forgetting"], "name its column of numbers by --value"),
         (["table", "r.csv", "--value", "acc", "--baseline", "c"], "baseline 'c' is unknown; choose from a, b"),
         (["table", "bad.csv"], "line 2 of the results cannot be read"),
         (["table", "double.csv"], "line 2: a, x has seed 0 twice"),
