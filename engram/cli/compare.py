@@ -6,6 +6,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 import tyro
 from rich.console import Console
@@ -23,6 +24,8 @@ from engram.runs.records import RESULTS, read_records, results_folder
 from engram.studies.catalog import find_study, own_names, paper_names, study_names
 from engram.workbench import make_table
 
+NARROWING = ("rows", "columns", "variants", "twins", "protocol", "precision")
+"""Options that choose from a table, or change it."""
 CLAIMS, METHODS_PAGE, TABLE1, FIRST_PAPER = "claims", "methods", "table1", "hsu2018"
 
 
@@ -45,6 +48,8 @@ class CompareOptions:
     protocol: Protocol = "own"
     """own: lwf, dgr and rtf as their authors ran them, and si and online-ewc of table5 and table6 with a new
     optimiser for each task; common: as all other methods."""
+    precision: Literal["fp32", "bf16"] = "fp32"
+    """Of the matrix products of all runs: with bf16, the table of runs in bfloat16 against the published numbers."""
     results: Path = RESULTS
     """Folder with the records; if there is no folder results, those that come with the package."""
     format: Format = "text"
@@ -66,25 +71,21 @@ def compare_command(arguments: list[str]) -> int:
     options.results = results_folder(options.results)
     if not options.results.is_dir() and options.results != CompareOptions.results:  # which may come later
         raise WrongCallError(f"results {options.results} is not a folder; name one with files of records (*.jsonl)")
-    changed = (
-        options.rows or options.columns or options.variants or options.twins
-        or options.protocol != CompareOptions.protocol
-    )  # fmt: skip
+    given = {name for name in NARROWING if getattr(options, name) != getattr(CompareOptions, name)}
     paper, _, name = options.table.rpartition("/")
-    if name in (TABLE1, CLAIMS) and changed:
-        raise WrongCallError(
-            f"{name} is shown whole; --rows, --columns, --variants and --protocol go with {', '.join(short)}"
-        )
+    if name in (TABLE1, CLAIMS) and given:
+        flags = ", ".join(f"--{part}" for part in NARROWING)
+        raise WrongCallError(f"{name} is shown whole; {flags} go with {', '.join(short)}")
     if name == TABLE1:
         return compare_table1(form, options.out)
     if options.table == METHODS_PAGE:
-        if options.columns or options.variants or options.twins or options.protocol != CompareOptions.protocol:
+        if given - {"rows"}:
             raise WrongCallError("methods are shown in all protocols; only --rows goes with it, as in --rows adam ewc")
         return compare_methods(form, options.results, options.out, options.rows)
     if name == CLAIMS:
         return compare_claims(form, options.results, options.out, paper)
     try:
-        wanted = find_study(options.table)
+        wanted = find_study(options.table).with_precision(options.precision)
         columns = select("column", options.columns, wanted.columns)
         rows, variants = wanted.select_rows(options.rows, columns, options.variants or options.twins)
     except ValueError as error:

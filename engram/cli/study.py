@@ -182,6 +182,8 @@ class ReproduceOptions(EngineOptions):
     protocol: Protocol = "own"
     """own: lwf, dgr and rtf as their authors ran them, and si and online-ewc of table5 and table6 with a new
     optimiser for each task; common: as all other methods."""
+    precision: Literal["fp32", "bf16"] = "fp32"
+    """Of the matrix products of all runs: with bf16, the table of runs in bfloat16 against the published numbers."""
     heads: Literal["random", "zero", "both"] = "random"
     """Tables 5 and 6: initial heads. The tables have random ones, Figures 4 and 5 both."""
     letters: Literal["emnist-letters", "cyrillic-letters"] = "emnist-letters"
@@ -200,7 +202,7 @@ def reproduce_command(arguments: list[str]) -> int:
     words = with_name(with_files(arguments), "table", short)
     options = parse_options(ReproduceOptions, words, "engram reproduce")
     try:
-        wanted = find_study(options.table)
+        wanted = find_study(options.table).with_precision(options.precision)
         columns = select("column", options.columns, wanted.columns)
         rows, variants = wanted.select_rows(options.rows, columns, options.variants or options.twins, options.skip)
         if not rows and not variants:

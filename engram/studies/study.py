@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from engram.core.messages import select, unknown
@@ -163,6 +163,13 @@ class Study:
     def scenario_of(self, row: Row, column: Column) -> str:
         """The name of the scenario of a cell: the column's, unless the row has another one there."""
         return row.scenarios.get(column.name, column.scenario)
+
+    def with_precision(self, precision: str) -> Study:
+        """The same table, with every run in another precision."""
+        if precision == "fp32":
+            return self
+        note = Note(f"All runs with --precision {precision}; the published numbers are of fp32.")
+        return replace(self, values={**self.values, "training.precision": precision}, notes=(*self.notes, note))
 
     def setting(self, row: str, column: str, protocol: Protocol = "own") -> Setting:
         """What a cell runs."""
