@@ -49,7 +49,7 @@ class CompareOptions:
     """own: lwf, dgr and rtf as their authors ran them, and si and online-ewc of table5 and table6 with a new
     optimiser for each task; common: as all other methods."""
     precision: Literal["fp32", "bf16"] = "fp32"
-    """Of the matrix products of all runs: with bf16, the table of runs in bfloat16 against the published numbers."""
+    """Precision of the matrix products of all runs; bf16 compares runs in bfloat16 with the published numbers."""
     results: Path = RESULTS
     """Folder with the records; if there is no folder results, those that come with the package."""
     format: Format = "text"

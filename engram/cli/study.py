@@ -183,7 +183,7 @@ class ReproduceOptions(EngineOptions):
     """own: lwf, dgr and rtf as their authors ran them, and si and online-ewc of table5 and table6 with a new
     optimiser for each task; common: as all other methods."""
     precision: Literal["fp32", "bf16"] = "fp32"
-    """Of the matrix products of all runs: with bf16, the table of runs in bfloat16 against the published numbers."""
+    """Precision of the matrix products of all runs; bf16 compares runs in bfloat16 with the published numbers."""
     heads: Literal["random", "zero", "both"] = "random"
     """Tables 5 and 6: initial heads. The tables have random ones, Figures 4 and 5 both."""
     letters: Literal["emnist-letters", "cyrillic-letters"] = "emnist-letters"
