@@ -50,10 +50,10 @@ class Buffer:
         self.learner, self.capacity, self.rule, self.store = learner, capacity, rule, store
         self.widths = dict(extra or {})
         self.offered = 0
-        """Images offered so far."""
+        """Number of images offered so far."""
         self.offered_by_class: dict[int, int] = {}
         self.filled = 0
-        """Slots in use, which are the first ones."""
+        """Number of slots in use, which are the first ones."""
         self.columns: dict[str, Tensor] = {}
         """x, y, t and the extra ones, (capacity, …) each; made when the first image comes."""
 

@@ -24,7 +24,7 @@ Keep = Literal["net", "logits", "features"]
 
 @dataclass(frozen=True)
 class Evaluation:
-    """What is measured besides the accuracy on all seen tasks after each task."""
+    """What is measured besides the accuracy on all tasks seen so far after each task."""
 
     mask: bool = True
     """Predict among the active outputs; no: among all, as in the authors' code (this changes intermediate rows

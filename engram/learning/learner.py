@@ -30,7 +30,7 @@ Params = list[Tensor]
 
 @dataclass(frozen=True)
 class Training:
-    """How long and how each task is trained: by epochs, or by steps."""
+    """How each task is trained, and for how long."""
 
     epochs: int | tuple[int, int] = 4
     """Epochs per task; two numbers: for the first task, and for each later task."""
@@ -207,7 +207,7 @@ class Learner:
         """Number of steps in this task. In `begin_task` it follows from `pass_sizes`; from the first step
         on from the size of the method's data."""
         self.steps_before_task = self.steps_of_run = 0
-        """Steps of all tasks before this one, and of all tasks, as they follow from `pass_sizes`."""
+        """Steps of all tasks before this one, and of all tasks, computed from `pass_sizes`."""
         self.told = True
         """Whether it is told where tasks begin and end."""
         self.seen: tuple[int, ...] | None = None
@@ -382,11 +382,11 @@ class Learner:
 
     @torch.no_grad()
     def predict(self, batch: Batch, mask: bool = True) -> Tensor:
-        """The likeliest of each sample's active outputs, by the network's own logits."""
+        """The likeliest active output of each sample, by the network's own logits."""
         return self.largest(self.logits(batch.x, batch.t), batch.t, batch.tasks, mask)
 
     def largest(self, scores: Tensor, t: Tensor, tasks: tuple[int, ...], mask: bool = True) -> Tensor:
-        """The largest of each sample's active outputs; without a mask, of all (a task's head is known anyway).
+        """The largest active output of each sample; without a mask, the largest of all (a task's head is known anyway).
 
         Args:
             scores: (batch, all outputs)
@@ -406,11 +406,11 @@ class Learner:
         return guess
 
     def gradients(self, batch: Batch) -> Params:
-        """Of the plain loss, leaving p.grad alone."""
+        """The gradients of the plain loss; `p.grad` is not changed."""
         return self.loss_and_gradients(batch)[1]
 
     def loss_and_gradients(self, batch: Batch) -> tuple[Tensor, Params]:
-        """The plain loss and its gradients, leaving p.grad alone."""
+        """The plain loss and its gradients; `p.grad` is not changed."""
         if fast.has_closed_form(self.net):
             return fast.loss_and_gradients(self, self.net, batch)
         with torch.enable_grad():
@@ -418,7 +418,7 @@ class Learner:
         return loss.detach(), self._gradients_of(loss)
 
     def gradients_from(self, x: Tensor, delta: Callable[[Tensor], Tensor], t: Tensor | None = None) -> Params:
-        """Of any function of the outputs, given its gradient at the logits."""
+        """The gradients of any function of the outputs, given its gradient at the logits."""
         if fast.has_closed_form(self.net):
             return fast.gradients_from(self.net, x, delta, self.precision)
         with torch.enable_grad():
@@ -430,7 +430,7 @@ class Learner:
         return [torch.zeros_like(p) if g is None else g for p, g in zip(self.params, gradients, strict=True)]
 
     def frozen(self) -> Learner:
-        """A copy as at test time, without gradients and without an optimiser's state: a teacher."""
+        """A copy in evaluation mode, without gradients and without an optimiser's state: a teacher."""
         teacher = copy.copy(self)
         teacher.net = copy.deepcopy(self.net).requires_grad_(False).eval()
         teacher.params = []

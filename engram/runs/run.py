@@ -80,7 +80,7 @@ def run(
         net: A recipe of a network (by default an MLP), an `nn.Module` class with a constructor `(shape, outputs)`, or a
             function of these two that returns a module. Such a module gets images as (n, channels, height, width).
         training: How long and how each task is trained; by default 4 epochs with the method's optimiser.
-        evaluation: What is measured besides the accuracy on all seen tasks after each task.
+        evaluation: What is measured besides the accuracy on all tasks seen so far after each task.
         threads: Threads of the run; bits depend on it.
         device: `cpu`, `cuda`, `mps` or `auto`.
         memory_budget: Bytes that the method may keep across a boundary: sets the size of a buffer, and refuses what
