@@ -174,8 +174,7 @@ def print_evidence(evidence: dict[str, Any]) -> None:
     more = len(evidence["pairs"]) - MOST_ROWS
     OUT.print(
         (f"  and {more} more pairs (--json has them); " if more > 0 else "  ")
-        + "distance: energy distance between images; network: accuracy in telling which of two held-out images is of "
-        "which task, – if the distances decide; P(Y): total variation distance; ¹ from the first task"
+        + "distance: energy distance between images; network: accuracy of a network in assigning two held-out images to the two tasks, – if the distances decide; P(Y): total variation distance; ¹ from the first task"
     )
 
 

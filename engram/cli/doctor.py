@@ -84,7 +84,7 @@ def print_findings(doctor: Doctor, found: list[Finding], options: DoctorOptions)
         if finding.remedy:
             text += f"; {'done' if options.fix else '--fix would'}: {finding.remedy}"
         OUT.print(escape(text))
-    looked = [count(doctor.records, "record"), count(doctor.unfinished, "run") + " that can go on"]
+    looked = [count(doctor.records, "record"), count(doctor.unfinished, "run") + " that can continue"]
     if doctor.unknown_keys:
         looked.append(f"{count(doctor.unknown_keys, 'key')} not recomputed, because their code or data are missing")
     OUT.print(f"{count(len(found), 'finding')} in {escape(str(options.folder))}: {', '.join(looked)}")
