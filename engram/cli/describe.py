@@ -175,7 +175,8 @@ def print_evidence(evidence: dict[str, Any]) -> None:
     OUT.print(
         (f"  and {more} more pairs (--json has them); " if more > 0 else "  ")
         + "distance: energy distance between images; network: accuracy of a network in assigning two "
-        "held-out images to the two tasks, – if the distances decide; P(Y): total variation distance; ¹ from the first task"
+        "held-out images to the two tasks, – if the distances decide; P(Y): total variation distance; "
+        "¹ from the first task"
     )
 
 
