@@ -157,7 +157,7 @@ def explained(method: str) -> str:
             words[True].append(f"{change.name} ({', '.join(map(effect_text, out))})")
         else:
             words[False if any(effect.stands_out is False for effect in effects) else None].append(change.name)
-    said = {True: "More than twice their standard error", False: "Not told from chance", None: "Fewer than 3 seeds"}
+    said = {True: "More than twice their standard error", False: "Within chance", None: "Fewer than 3 seeds"}
     return " ".join(f"{said[key]}: {', '.join(names)}." for key, names in words.items() if names) + "\n"
 
 

@@ -34,24 +34,24 @@ class CompareOptions:
     """Our numbers against the published ones, from the records; runs nothing."""
 
     table: tyro.conf.Positional[str]
-    """table1 (the kinds, read off the data), table2 to table6, another paper's table, a TOML file, claims: what the
-    first paper concludes (of another one: buzzega2020/claims), or methods: every method in every published protocol."""
+    """table1 (the kinds, measured on the data), table2 to table6, another paper's table, a TOML file, claims: what Hsu
+    et al. conclude (for another paper: buzzega2020/claims), or methods: every method in every published protocol."""
     rows: tuple[str, ...] = ()
     """Only these rows: methods, and variants by their names, as in gem/one-slot; in table5 and table6 numbers of
     tasks."""
     columns: tuple[str, ...] = ()
     """Only these columns: kinds, as in domain or split/known; in table5 and table6 methods, as in adam or si/best."""
     variants: bool = False
-    """Also the variants of these rows: as they were meant, if the authors' code departs from it."""
+    """Also the variants of these rows: what the authors describe, if their code does something else."""
     twins: bool = False
     """The same as --variants."""
     protocol: Protocol = "own"
-    """own: lwf, dgr and rtf as their authors made them, and si and online-ewc of table5 and table6 with a new
+    """own: lwf, dgr and rtf as their authors ran them, and si and online-ewc of table5 and table6 with a new
     optimiser for each task; common: as all other methods."""
     precision: Literal["fp32", "bf16"] = "fp32"
-    """Of the matrix products of all runs: with bf16, the table of runs in bfloat16 against the published numbers."""
+    """Precision of the matrix products of all runs; bf16 compares runs in bfloat16 with the published numbers."""
     results: Path = RESULTS
-    """Folder with the records; where there is no folder results, those that come with the package."""
+    """Folder with the records; if there is no folder results, those that come with the package."""
     format: Format = "text"
     """LaTeX has the paper's own layout and needs booktabs; CSV and JSON have one entry per cell."""
     json: bool = False

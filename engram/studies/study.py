@@ -57,7 +57,7 @@ class Row:
     scenarios: Mapping[str, str] = field(default_factory=dict)
     """column → the scenario of that cell, if it is not the column's."""
     as_published: Mapping[str, Any] = field(default_factory=dict)
-    """Values that the published number was made with, if runs with the row's values stand in for them."""
+    """Values of the published runs, if the row has others."""
     stand_in: str = ""
     """What to say of runs that stand in."""
     source: str = ""
@@ -72,7 +72,7 @@ class Variant:
     row: str
     columns: tuple[str, ...]
     why: str
-    """How the row was made, and what the variant does instead."""
+    """What the row does, and what the variant does instead."""
     method: str = ""
     values: Mapping[str, Any] = field(default_factory=dict)
     grid: Mapping[str, Mapping[str, tuple[float, ...]]] = field(default_factory=dict)

@@ -247,7 +247,7 @@ def test_whole_memory_fills_gem_s_cell_before_the_sample_that_stands_in():
     sampled, whole = records_of(setting, 96.0, 96.4), records_of(exact, 96.8)
     cell = one("table3", "gem", "class", *sampled)
     assert (cell.ours, cell.n) == (pytest.approx(96.2), 2)
-    assert "sub-sampled: a step looks at 256 images" in cell.note
+    assert "sub-sampled: a step uses 256 images" in cell.note
     cell = one("table3", "gem", "class", *sampled, *whole)
     assert (cell.ours, cell.n) == (96.8, 1)
     assert "sub-sampled" not in cell.note
