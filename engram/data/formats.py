@@ -206,7 +206,7 @@ def name_parts(names: Sequence[str], read: Callable[[str], NDArray[Any]]) -> Lab
     if tasks := numbered_tasks(names):
         return TaskArrays([[read(f"{part}_{task}") for part in parts] for task in tasks], classes, inputs)
     if missing := [name for name in parts if name not in names]:
-        raise ValueError(f"it has no {', '.join(missing)}")
+        raise ValueError(f"it has no {', '.join(missing)}; it has {', '.join(sorted(names)) or 'no arrays'}")
     x_train, y_train, x_test, y_test = (read(name) for name in parts)
     targets = str(read("targets")) if "targets" in names else "classes"
     return LabelledArrays(x_train, y_train, x_test, y_test, classes, targets, inputs)

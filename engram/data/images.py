@@ -270,7 +270,8 @@ def _check_labels(what: str, value: ArrayLike) -> NDArray[np.int64]:
     if y.size == 0:
         raise DataError(f"{what} is empty")
     if y.dtype.kind not in "iu":
-        hint = f"; {CHOICES}" if y.dtype.kind == "f" else ": give integers 0, 1, …"
+        numbers = "give integers 0, 1, …, as np.unique(labels, return_inverse=True) counts them"
+        hint = f"; {CHOICES}" if y.dtype.kind == "f" else f": {numbers}"
         raise DataError(f"{what} has labels of type {y.dtype}{hint}")
     if y.min() < 0:
         raise DataError(f"{what} has the label {y.min()}: labels are 0, 1, …")
