@@ -17,6 +17,7 @@ from engram.checks.trials import Trial, made_up_images, make_scenario, make_spec
 from engram.core.code import SOURCE, hash_code
 from engram.core.registry import METHODS, NETS, SCENARIOS
 from engram.learning.combine import combine
+from engram.learning.hooks import overlooked
 from engram.learning.learner import in_eval_mode
 from engram.learning.memory import states_memory
 from engram.learning.method import Method
@@ -52,7 +53,8 @@ def check_method(method: Method, *, engines: Sequence[str] = ("local",), short: 
                 f"random streams begin again and draw the same numbers: {names}; use learner.rng(purpose)"
             )
         if first[0].record.status != "done":
-            raise BrokenError(f"the run {first[0].record.status} on small made-up images")
+            why = ": its loss or a parameter became NaN or infinite" if first[0].record.status == "diverged" else ""
+            raise BrokenError(f"the run {first[0].record.status} on small made-up images{why}")
         return f"average accuracy {first[0].record.average_accuracy:.1f} after {first[0].record.steps} steps"
 
     yield state_fact(f"trains in {main} learning, and reads nothing that its key does not show", trains)
@@ -174,7 +176,9 @@ def memory_is_declared(method: Method, spec: Spec, first: Trial) -> str:
     undeclared = [m for m in method.members() if not states_memory(m)]
     if undeclared and measured:
         names = ", ".join(type(m).__name__ for m in undeclared)
-        raise BrokenError(f"{names} keeps {measured:,} bytes and declares none; give it a kept_bytes")
+        raise BrokenError(
+            f"{names} keeps {measured:,} bytes and declares none; give it def kept_bytes(self, net, pixels)"
+        )
     if measured > declared:
         raise BrokenError(f"it keeps {measured:,} bytes and declares {declared:,}")
     return f"declared {declared:,} bytes, measured {measured:,}"
@@ -334,6 +338,9 @@ def check_made(make: Callable[[], Method], engines: Sequence[str], short: bool) 
 
     def construct() -> str:
         made.append(make())
+        for member in made[0].members():
+            if problem := overlooked(type(member), Method):
+                raise BrokenError(problem)
         return ""
 
     fact = state_fact("its class has no misspelt hooks, and its fields are hyper-parameters", construct)

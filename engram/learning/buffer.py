@@ -270,7 +270,10 @@ def image_bytes(pixels: int, store: Storage = "uint8", extra: int = 0) -> int:
 def scaling_of_pixels(task: Task) -> Scaling:
     """The one scaling of a task's 8-bit pixels; refused for data that 8 bits do not hold."""
     if any(leaf.dtype != torch.uint8 for leaf in task.train.leaves()):
-        raise ValueError(f"task {task.index + 1} has float data, which 8 bits do not hold; use --store float")
+        raise ValueError(
+            f"task {task.index + 1} has float data, which 8 bits do not hold; "
+            "use --store float, in a study store = 'float'"
+        )
     return task.train.one_scaling()
 
 

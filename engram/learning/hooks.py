@@ -7,6 +7,7 @@ import inspect
 from collections.abc import Callable, Iterator
 from dataclasses import fields
 from functools import cache
+from types import CodeType, FunctionType
 from typing import Any
 
 DECLARATIONS = (
@@ -93,6 +94,58 @@ def nearest_hook(name: str, hooks: dict[str, Callable[..., Any]]) -> str | None:
     if name in OTHER_NAMES:
         return OTHER_NAMES[name]
     return next(iter(difflib.get_close_matches(name, hooks, n=1, cutoff=NEAR)), None)
+
+
+def overlooked(cls: type, base: type) -> str:
+    """What a user's subclass of `base` defines in vain, as far as its file shows; empty if nothing."""
+    package = base.__module__.partition(".")[0]
+    owners = [owner for owner in cls.__mro__ if issubclass(owner, base) and owner.__module__.split(".")[0] != package]
+    used = {name for function in functions_beside(owners) for name in names_in(function.__code__)}
+    for owner in owners:
+        for name, value in vars(owner).items():
+            if name.startswith("_") or any(hasattr(parent, name) for parent in owner.__mro__[1:]):
+                continue
+            if inspect.isfunction(value) and name not in used:
+                hooks = ", ".join(n for n, v in vars(base).items() if inspect.isfunction(v) and n[0] != "_")
+                return (
+                    f"{owner.__name__}.{name} is not a hook, and its class never calls it; the hooks are {hooks}. "
+                    "If it is a helper, begin its name with an underscore"
+                )
+            if type(value) in (int, float) and name not in owner.__annotations__ and name in used:
+                return (
+                    f"{owner.__name__}.{name} has no annotation, so it is not a hyper-parameter and has no flag; write "
+                    f"{name}: {type(value).__name__} = {value!r}, or begin its name with an underscore"
+                )
+    return ""
+
+
+def functions_beside(owners: list[type]) -> Iterator[FunctionType]:
+    """All functions in the files of these classes: of the classes themselves, of others there, and of none."""
+    own = [function for owner in owners for function in functions_of(owner)]
+    yield from own
+    for value in [
+        value for names in {id(f.__globals__): f.__globals__ for f in own}.values() for value in names.values()
+    ]:
+        if inspect.isfunction(value):
+            yield value
+        elif isinstance(value, type) and value.__module__ in {owner.__module__ for owner in owners}:
+            yield from functions_of(value)
+
+
+def functions_of(owner: type) -> Iterator[FunctionType]:
+    """What has code in a class, properties included."""
+    for value in vars(owner).values():
+        function = getattr(value, "__func__", getattr(value, "fget", value))
+        if inspect.isfunction(function):
+            yield function
+
+
+def names_in(code: CodeType) -> Iterator[str]:
+    """The names that a function reads, those of functions inside it included."""
+    yield from code.co_names
+    for inner in code.co_consts:
+        if isinstance(inner, CodeType):
+            yield from names_in(inner)
 
 
 def check_signature(owner: type, name: str, function: Callable[..., Any], hook: Callable[..., Any]) -> None:

@@ -97,12 +97,29 @@ def backward(learner: Learner, method: Method, batch: Batch) -> Tensor:
     if method.plain_loss and fast.has_closed_form(learner.net):
         return fast.backward(learner, learner.net, batch)
     loss = method.loss(learner, batch)
+    if not isinstance(loss, Tensor) or loss.numel() != 1 or not loss.requires_grad:
+        raise TypeError(explain_loss(method, loss))
     learner.optimizer.zero_grad()
     loss.backward()  # type: ignore[no-untyped-call]
     for p in learner.params:
         if p.grad is None:
             p.grad = torch.zeros_like(p)
     return loss.detach()
+
+
+def explain_loss(method: Method, loss: Any) -> str:
+    """What is wrong with a loss that has no gradient."""
+    if not isinstance(loss, Tensor):
+        what = "nothing" if loss is None else f"a {type(loss).__name__}"
+    elif loss.numel() != 1:
+        what = f"a tensor of shape {tuple(loss.shape)}"
+    else:
+        what = "a tensor without a gradient"
+    names = "+".join(type(member).__name__ for member in method.members())
+    return (
+        f"{names}.loss returned {what}: return one number as a tensor that depends on the network's parameters, such "
+        "as learner.loss(batch), without .item() and .detach()"
+    )
 
 
 def finite(total: Tensor) -> float:

@@ -23,6 +23,11 @@ PLANTED = {
     "undeclared_identity": ("trains", "undeclared_identity.py, line 13"),
     "undeclared_memory": ("trains", "keeps 76,800 bytes after task 1 (images 76,800) and declares 16,000"),
     "misspelt_hook": ("misspelt hooks", "did you mean end_task?"),
+    "unknown_hook": ("misspelt hooks", "on_step_end is not a hook"),
+    "no_annotation": ("misspelt hooks", "write coef: float = 1.0"),
+    "loss_without_gradient": ("trains", "returned a tensor without a gradient"),
+    "no_loss": ("trains", "returned nothing"),
+    "nan_loss": ("trains", "became NaN or infinite"),
     "annotated_kept": ("misspelt hooks", "write it without: kept = ('images',)"),
 }
 
