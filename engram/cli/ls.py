@@ -8,7 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from rich.markup import escape
+from rich.padding import Padding
 from rich.table import Table
+from rich.text import Text
 
 from engram.cli import WrongCallError
 from engram.cli.files import with_files
@@ -19,14 +21,23 @@ from engram.core.registry import METHODS, METRICS, NETS, SCENARIOS, Registry
 
 Rows = list[dict[str, Any]]
 
+BRIEF = {
+    "methods": ("method", "what"),
+    "datasets": ("dataset", "what", "here"),
+    "studies": ("study", "what", "cells", "published"),
+    "tables": ("table", "what"),
+    "scenarios": ("scenario", "what"),
+}
+"""The columns that are shown unless --all asks for the others; JSON has all of them."""
+
 
 def ls_command(arguments: list[str]) -> int:
     """The command."""
     arguments = with_files(arguments)
     words = [word for word in arguments if not word.startswith("-")]
     what, places = (words[0], words[1:]) if words else ("", [])
-    usage = f"usage: engram ls {'|'.join(LISTINGS)} [--json]; engram ls runs [FOLDER …]"
-    flags = set(arguments) - set(words) - {"--json"}
+    usage = f"usage: engram ls {'|'.join(LISTINGS)} [--all] [--json]; engram ls runs [FOLDER …]"
+    flags = set(arguments) - set(words) - {"--json", "--all"}
     if flags & {"-h", "--help"}:
         print(usage)
         return 0
@@ -42,19 +53,37 @@ def ls_command(arguments: list[str]) -> int:
     if not rows:
         OUT.print(f"no {what}")
         return 0
+    if "--all" in arguments and what in BRIEF:
+        print_blocks(rows)
+        if what == "methods":
+            OUT.print(
+                "kept: bytes beyond network and optimiser at a boundary, in class learning on MNIST; "
+                "equal memory: inside the first paper's comparison at equal memory; "
+                "without boundaries: runs on streams such as blurry-split-mnist/class and mnist-360"
+            )
+        return 0
+    shown = [name for name in rows[0] if name in BRIEF.get(what, rows[0])]
     table = Table()
-    for number, column in enumerate(rows[0]):
+    for number, column in enumerate(shown):
         table.add_column(column.replace("_", " "), overflow="fold", no_wrap=number == 0)  # a name stays in one piece
     for row in rows:
-        table.add_row(*(escape(value_text(value)) for value in row.values()))
+        table.add_row(*(escape(value_text(row[name])) for name in shown))
     OUT.print(table)
-    if what == "methods":
-        OUT.print(
-            "kept: bytes beyond network and optimiser at a boundary, in class learning on MNIST; "
-            "equal memory: inside the first paper's comparison at equal memory; "
-            "without boundaries: runs on streams such as blurry-split-mnist/class and mnist-360"
-        )
+    if what == "scenarios":
+        OUT.print("a kind follows the name, as in split-mnist/class: task, domain, class, class-known or iid")
+    if rest := [name.replace("_", " ") for name in rows[0] if name not in shown]:
+        OUT.print(f"ls {what} --all also shows {', '.join(rest)}")
     return 0
+
+
+def print_blocks(rows: Rows) -> None:
+    """Everything that there is to say of each, in lines of their own: as columns they would be a few letters wide."""
+    for row in rows:
+        first, *rest = row
+        OUT.print(f"[bold]{escape(value_text(row[first]))}[/]")
+        for name in rest:
+            line = Text(f"{name.replace('_', ' ')}: {value_text(row[name])}")
+            OUT.print(Padding(line, (0, 0, 0, 2)))
 
 
 def value_text(value: Any) -> str:

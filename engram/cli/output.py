@@ -17,10 +17,14 @@ def select_format(form: Format, as_json: bool) -> Format:
 
 
 def with_name(arguments: list[str], what: str, names: Iterable[str]) -> list[str]:
-    """The arguments, which begin with a name unless help is asked for."""
-    if (not arguments or arguments[0].startswith("-")) and not {"-h", "--help"} & set(arguments):
-        raise WrongCallError(f"name a {what} first: {', '.join(names)}")
-    return arguments
+    """The arguments with the name in front, wherever it stood; a name is missing only if help is asked for."""
+    if (arguments and not arguments[0].startswith("-")) or {"-h", "--help"} & set(arguments):
+        return arguments
+    known = list(names)
+    for place, word in enumerate(arguments):
+        if word.endswith(".toml") or word.rpartition("/")[2] in known or word in known:
+            return [word, *arguments[:place], *arguments[place + 1 :]]
+    raise WrongCallError(f"name a {what} first, then the options; choose from {', '.join(known)}")
 
 
 def put_text(text: str, out: Path | None) -> None:

@@ -299,3 +299,15 @@ def test_a_copy_that_is_not_the_official_set_is_named(engram: Engram, data: Path
     ran = engram("run", "queue-svhn+tiny/task", "adam", "--epochs", "1")
     assert ran.status == 0
     assert said in " ".join(ran.err.split())
+
+
+def test_the_table_may_follow_the_options(engram: Engram, work: Path) -> None:
+    first = engram("compare", "vandeven2022/table2", "--columns", "task", "--json").json
+    assert engram("compare", "--json", "--columns", "task", "vandeven2022/table2").json == first
+    assert {cell["column"] for cell in first} == {"task"}
+
+
+def test_all_of_a_listing_is_in_lines_of_their_own(engram: Engram) -> None:
+    lines = engram("ls", "methods", "--all").out.splitlines()
+    assert lines[lines.index("er") :][3].strip() == "needs: past data"
+    assert "needs" not in engram("ls", "methods").out.splitlines()[1]
