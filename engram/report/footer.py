@@ -165,5 +165,7 @@ def failures(study: Study, cells: Iterable[Cell]) -> str:
         named |= {record.key for record in bad}
         if bad:
             seeds = ", ".join(f"seed {record.seed} ({record.status})" for record in bad)
+            if why := next((record.error.strip().splitlines()[-1] for record in bad if record.error), ""):
+                seeds += f": {why}"
             found.append(f"{study.row_title(cell.row)} in {cell.column}: {seeds}")
     return "; ".join(found)

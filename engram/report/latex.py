@@ -6,7 +6,7 @@ import unicodedata
 from collections.abc import Sequence
 
 from engram.report.footer import VERDICT_MARKS
-from engram.report.layout import ABSENT, Document, Entry, TableRow
+from engram.report.layout import ABSENT, Document, Entry, TableRow, end_sentence
 
 PREAMBLE = r"""% Needs \usepackage{booktabs}; colortbl makes the thin rules grey, amssymb the check marks prettier.
 \providecommand{\checkmark}{\ensuremath{\surd}}
@@ -36,10 +36,9 @@ def write_latex(document: Document) -> str:
 
 def latex_table(document: Document) -> list[str]:
     width = len(document.columns) + document.memory + len(document.extra)
-    ended = document.title if document.title.endswith(("?", "!", ".")) else f"{document.title}."
     lines = [
         *BEGIN,
-        rf"\caption{{{escape_latex(ended)} {caption(document)}}}",
+        rf"\caption{{{escape_latex(end_sentence(document.title))} {caption(document)}}}",
         r"\begin{tabular}{l" + "c" * width + "}",
         r"\toprule",
         *head_lines(document),

@@ -143,6 +143,11 @@ def capitalize(text: str) -> str:
     return text[:1].upper() + text[1:]
 
 
+def end_sentence(text: str) -> str:
+    """A title in front of a sentence; one that asks needs no full stop."""
+    return text if text.endswith(("?", "!", ".")) else f"{text}."
+
+
 def printable(text: str) -> str:
     """Text from studies and records in one line, without control characters."""
     return " ".join("".join(c if c.isprintable() else " " for c in text).split())

@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 
 from engram.report.footer import VERDICT_MARKS
-from engram.report.layout import Document, Entry
+from engram.report.layout import Document, Entry, end_sentence
 
 
 def write_markdown(document: Document) -> str:
@@ -29,7 +29,7 @@ def table_lines(document: Document) -> list[str]:
     memory = ["Memory"] if document.memory else []
     first = "<br>".join(escape_markdown(text) for text in document.first if text)
     lines = [
-        f"**{escape_markdown(document.numbered)}.** {escape_markdown(document.legend)}",
+        f"**{escape_markdown(end_sentence(document.numbered))}** {escape_markdown(document.legend)}",
         "",
         markdown_row([first, *memory, *columns, *document.extra]),
         markdown_row(["---", *(":-:" for _ in memory), *("--:" for _ in (*columns, *document.extra))]),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from rich.console import Console
+from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
@@ -26,18 +27,43 @@ def print_table(document: Document, console: Console) -> None:
     between = " " if console.width >= width else "\n"
     console.print(Text(f"{document.numbered} ({document.name})"))
     console.print(Text(document.legend))
-    view = Table(show_lines=between == "\n")
-    view.add_column(Text(" / ".join(filter(None, document.first))), min_width=10)
-    for column in (*document.columns, *document.extra):
-        view.add_column(Text(column), justify="right", no_wrap=True)
-    for section in document.sections:
-        for row in section.rows:
-            view.add_row(Text(row.title), *(entry_text(e, between) for e in row.entries), *map(Text, row.extra))
-        if between == " ":
-            view.add_section()
-    console.print(view)
+    for view in fitting_views(document, console, between):
+        console.print(view)
     for line in document.below:
         console.print(Text(line), style="dim")
+
+
+def fitting_views(document: Document, console: Console, between: str) -> list[Table]:
+    """The table, or its columns spread over as few tables as fit into the console: no column is squeezed."""
+    columns = len(document.columns) + len(document.extra)
+    for parts in range(1, columns + 1):
+        size = -(-columns // parts)
+        views = [
+            view_of_columns(document, between, range(first, min(first + size, columns)))
+            for first in range(0, columns, size)
+        ]
+        free = console.options.update(width=10_000)
+        if all(Measurement.get(console, free, view).maximum <= console.width for view in views):
+            return views
+    return views
+
+
+def view_of_columns(document: Document, between: str, places: range) -> Table:
+    """Some columns of the table, beside the names of the rows."""
+    headings = [*document.columns, *document.extra]
+    titles = [row.title for row in document.rows]
+    view = Table(show_lines=between == "\n")
+    longest = max(map(len, titles), default=0)
+    view.add_column(Text(" / ".join(filter(None, document.first))), min_width=10, max_width=min(max(longest, 10), 36))
+    for place in places:
+        view.add_column(Text(headings[place]), justify="right", no_wrap=True)
+    for section in document.sections:
+        for row in section.rows:
+            entries = [*(entry_text(e, between) for e in row.entries), *map(Text, row.extra)]
+            view.add_row(Text(row.title), *(entries[place] for place in places))
+        if between == " ":
+            view.add_section()
+    return view
 
 
 def entry_text(entry: Entry, between: str) -> Text:

@@ -152,13 +152,17 @@ class Study:
         return not self.rows[row].columns or column in self.rows[row].columns
 
     def row_title(self, row: str) -> str:
-        """What a row is called for people."""
+        """What a row is called for people: its title, or its method's; its own name if others have that method too."""
         found = self.rows.get(row)
         if found is not None and found.title:
             return found.title
         name, slash, rest = row.partition("/")
-        title = method_title(found.method if found and not slash else name)
-        return f"{title}/{rest}" if slash else title
+        if slash:
+            return f"{method_title(name)}/{rest}"
+        if found is None or row == found.method:
+            return method_title(name)
+        shared = [other for other in self.rows.values() if other.method == found.method and not other.title]
+        return method_title(found.method) if len(shared) == 1 else row
 
     def scenario_of(self, row: Row, column: Column) -> str:
         """The name of the scenario of a cell: the column's, unless the row has another one there."""

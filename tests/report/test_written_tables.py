@@ -9,6 +9,7 @@ import sys
 from dataclasses import replace
 
 import pytest
+from rich.console import Console
 from setting_records import run
 
 from engram.core.messages import duration, size
@@ -17,6 +18,7 @@ from engram.report.footer import lines_below, notes_of_cells
 from engram.report.latex import escape_latex
 from engram.report.layout import make_document
 from engram.report.markdown import escape_markdown
+from engram.report.tables import print_document
 from engram.report.written import write_table
 from engram.studies.catalog import built_in_study, results_of
 from engram.studies.reading import read_study
@@ -396,3 +398,32 @@ def test_a_column_of_another_paper_without_a_published_number_has_no_verdict():
 def test_tables_and_page_work_without_torch(module):
     code = f"import sys, engram.{module}; assert 'torch' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def many_columns() -> Study:
+    names = [f"column-{number}" for number in range(6)]
+    columns = {name: {"scenario": "split-mnist/class", "title": name} for name in names}
+    rows = {"er": {}, "er-large": {"method": "er", "capacity": 900}}
+    return read_study({"title": "Wide?", "columns": columns, "rows": rows}, "wide")
+
+
+@pytest.mark.parametrize("width", [60, 80, 100, 200])
+def test_no_column_is_squeezed_in_a_narrow_terminal(width):
+    study = many_columns()
+    console = Console(width=width, file=io.StringIO())
+    print_document(make_document(study, make_cells(results_of(study, []))), console)
+    text = console.file.getvalue()
+    tables = text.count("Method")
+    assert max(map(len, text.splitlines())) <= width
+    assert all(text.count(f"column-{number}") == 1 for number in range(6))
+    assert text.count("│ ER ") == text.count("│ er-large ") == tables > 0
+
+
+def test_two_rows_of_one_method_have_two_names():
+    study = many_columns()
+    assert [study.row_title(row) for row in study.rows] == ["ER", "er-large"]
+
+
+def test_a_title_that_asks_has_no_full_stop():
+    study = many_columns()
+    assert "**Wide?** " in write_table("markdown", study, make_cells(results_of(study, [])))
