@@ -266,7 +266,11 @@ def result_line(record: Record, store: Store) -> str:
         why = ""
         if record.error:
             last = f"{record.error.strip().splitlines()[-1]}{user_place(record.error)}"
-            why = f": {escape(last)}; the whole traceback is in record {record.key}"
+            why = f": {escape(last)}; the whole traceback is in the field error of record {record.key}"
+        if record.status == "diverged":
+            why = (
+                ": the loss or a parameter became NaN or infinite; look at the loss, or try a smaller --lr or --clip 1"
+            )
         return f"seed {record.seed}: [red]{record.status}[/] after {count(record.steps, 'step')}{why}"
     forgotten = "" if record.forgetting is None else f", forgetting {record.forgetting:.2f}"
     intransigence = intransigence_of(record, store.finished().values())
@@ -291,14 +295,12 @@ def print_summary(done: list[Record], out: Path, metrics: Sequence[str] = ()) ->
                    "forward_transfer", "pooled_accuracy"):  # fmt: skip
         found = [v for record in done if (v := getattr(record, metric)) is not None]
         if found and (metric != "pooled_accuracy" or done[0].method == "offline"):
-            mean, std = statistics.fmean(found), statistics.pstdev(found)
             what = metric.replace("accuracy", "score") if done[0].scores else metric
-            table.add_row(what.replace("_", " "), f"{mean:.2f}", f"{std:.2f}", str(len(found)))
+            table.add_row(what.replace("_", " "), *mean_and_std(found))
     for name in dict.fromkeys(metrics):
         asked = METRICS.find(name)()
         if found := [value for record in done if (value := asked.of(record)) is not None]:
-            mean, std = statistics.fmean(found), statistics.pstdev(found)
-            table.add_row(asked.title or name, f"{mean:.2f}", f"{std:.2f}", str(len(found)))
+            table.add_row(asked.title or name, *mean_and_std(found))
     OUT.print(table)
     if done[0].scores:
         OUT.print(escape(explain_scores(done[0].scores)))
@@ -306,6 +308,12 @@ def print_summary(done: list[Record], out: Path, metrics: Sequence[str] = ()) ->
     if kept := [record for record in done if record.spec["evaluation"].get("keep")]:
         what = ", ".join(kept[0].spec["evaluation"]["keep"])
         ERR.print(f"{what} in {escape(str(kept_path(out, kept[0].key)))}" + (" and so on" if len(kept) > 1 else ""))
+
+
+def mean_and_std(values: Sequence[float]) -> tuple[str, str, str]:
+    """Mean, standard deviation and number of values; one value has no deviation."""
+    std = f"{statistics.pstdev(values):.2f}" if len(values) > 1 else "–"
+    return f"{statistics.fmean(values):.2f}", std, str(len(values))
 
 
 def explain_scores(scores: Sequence[str]) -> str:
