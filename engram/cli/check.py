@@ -45,10 +45,9 @@ class CheckOptions:
 
 def check_command(arguments: list[str]) -> int:
     """The command."""
+    words = with_files(arguments)  # which adds names
     known = [*METHODS, *NETS, *SCENARIOS]
-    options = parse_options(
-        CheckOptions, with_name(with_files(arguments), "method, network or scenario", known), "engram check"
-    )
+    options = parse_options(CheckOptions, with_name(words, "method, network or scenario", known), "engram check")
     facts: list[Fact] = []
     try:
         for fact in facts_of_name(options):

@@ -90,7 +90,7 @@ def fetch(name: str, forms: Sequence[Form], say: Say = tell, copies: Iterable[st
         f"{name} is not on this machine, and no source could provide it:\n"
         + "".join(f"  {line}\n" for line in tried)
         + f"To add it by hand, put these files in {folder}:\n  {by_hand}\n"
-        + f"(or a prepared file {prepared}, with x_train, y_train, x_test and y_test, in {folder.parent})"
+        + f"(or a prepared file {prepared} in {folder.parent}, with x_train, y_train, x_test and y_test)"
     )
 
 

@@ -7,8 +7,10 @@ import inspect
 from collections.abc import Callable, Iterator
 from dataclasses import fields
 from functools import cache
-from types import CodeType, FunctionType
+from types import FunctionType
 from typing import Any
+
+from engram.core.code import functions_of, names_in
 
 DECLARATIONS = (
     "kept", "working", "needs", "without_boundaries", "target_kinds", "optimizer", "networks", "gradient_stage",
@@ -123,29 +125,12 @@ def functions_beside(owners: list[type]) -> Iterator[FunctionType]:
     """All functions in the files of these classes: of the classes themselves, of others there, and of none."""
     own = [function for owner in owners for function in functions_of(owner)]
     yield from own
-    for value in [
-        value for names in {id(f.__globals__): f.__globals__ for f in own}.values() for value in names.values()
-    ]:
+    files = {id(function.__globals__): function.__globals__ for function in own}
+    for value in [value for names in files.values() for value in names.values()]:
         if inspect.isfunction(value):
             yield value
         elif isinstance(value, type) and value.__module__ in {owner.__module__ for owner in owners}:
             yield from functions_of(value)
-
-
-def functions_of(owner: type) -> Iterator[FunctionType]:
-    """What has code in a class, properties included."""
-    for value in vars(owner).values():
-        function = getattr(value, "__func__", getattr(value, "fget", value))
-        if inspect.isfunction(function):
-            yield function
-
-
-def names_in(code: CodeType) -> Iterator[str]:
-    """The names that a function reads, those of functions inside it included."""
-    yield from code.co_names
-    for inner in code.co_consts:
-        if isinstance(inner, CodeType):
-            yield from names_in(inner)
 
 
 def check_signature(owner: type, name: str, function: Callable[..., Any], hook: Callable[..., Any]) -> None:

@@ -57,4 +57,7 @@ def test_a_failure_names_the_file_the_line_and_the_record(engram, tmp_path: Path
     file.write_text(FAILING)
     answer = engram("run", "split-tiny/class", "failing", "--file", file, *FLAGS)
     assert answer.status == 1
-    assert "RuntimeError: too late (failing.py, line 10); the whole traceback is in record" in answer.err
+    assert (
+        "RuntimeError: too late (failing.py, line 10); the whole traceback is in the field error of record"
+        in answer.err
+    )
