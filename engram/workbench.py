@@ -72,6 +72,8 @@ def read(*places: str | Path) -> list[Record]:
 def records_of_study(study: Study, results: Path) -> Path:
     """The file into which the runs of a study are recorded."""
     paper, slash, table = study.name.partition("/")
+    precision = study.values.get("training.precision", "fp32")
+    table += "" if precision == "fp32" else f"-{precision}"
     return results / paper / f"{table}.jsonl" if slash else results / study.name / "records.jsonl"
 
 
