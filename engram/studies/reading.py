@@ -11,8 +11,14 @@ from engram.core.messages import unknown
 from engram.core.registry import load_file
 from engram.runs.defaults import read_value
 from engram.studies.form import (
-    ColumnForm, RowForm, SearchForm, SpreadForm, StudyForm, VariantForm, find_misfit,
-)  # fmt: skip
+    ColumnForm,
+    RowForm,
+    SearchForm,
+    SpreadForm,
+    StudyForm,
+    VariantForm,
+    find_misfit,
+)
 from engram.studies.study import GROUPS_OF_VALUES, Column, Note, Row, Spread, Study, StudyError, Variant
 
 MAX_SEEDS = 1000
@@ -205,7 +211,8 @@ def read_notes(values: Iterable[Mapping[str, Any]], table: str) -> Iterator[Note
 
 
 def read_seeds(value: Any, name: str) -> tuple[int, ...]:
-    seeds = tuple(range(min(value, MAX_SEEDS + 1))) if type(value) is int else tuple(value) if isinstance(value, list) else ()
+    numbered = range(min(value, MAX_SEEDS + 1)) if type(value) is int else value if isinstance(value, list) else ()
+    seeds = tuple(numbered)
     if not seeds or not all(type(seed) is int and 0 <= seed < MAX_SEEDS for seed in seeds):
         raise StudyError(
             f"{name}: seeds {value!r}: give a number of seeds, or a list of seeds from 0 to {MAX_SEEDS - 1}"
