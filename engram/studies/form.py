@@ -189,7 +189,7 @@ def misfit(value: Any, form: Any) -> tuple[str, str, Any] | None:
             return "", "a list", value
         parts = [(index, one, inner[0]) for index, one in enumerate(value)]
     else:
-        return None if is_plain_value(value, form) else ("", PLAIN[form], value)
+        return None if is_plain_value(value, form) else ("", WORDS_FOR[form], value)
     for key, one, its_form in parts:
         if found_inside := misfit(one, its_form):
             where, expected, wrong = found_inside
@@ -197,7 +197,7 @@ def misfit(value: Any, form: Any) -> tuple[str, str, Any] | None:
     return None
 
 
-PLAIN = {str: "text", int: "a whole number", float: "a number"}
+WORDS_FOR = {str: "text", int: "a whole number", float: "a number"}
 
 
 def is_plain_value(value: Any, form: type) -> bool:
