@@ -191,7 +191,7 @@ def study(
         source: A TOML file, the name of a published table, a dictionary with the same keys, or a pandas frame (or the
             path of a CSV file) of results that engram did not produce: one line per run with a row, a column, a seed
             and a value. For a frame, `rows`, `columns`, `value` and `baseline` name its columns and the baseline.
-        out: Folder for the records; what is recorded there is not run again.
+        out: Folder for the records; runs that are recorded there are not repeated.
         run: False: make the table from what is recorded already.
     """
     if hasattr(source, "to_dict") or str(source).endswith(".csv"):

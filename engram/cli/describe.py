@@ -1,4 +1,4 @@
-"""`engram describe`: a scenario's tasks, its kind as read off the data, and its floor."""
+"""`engram describe`: a scenario's tasks, its kind as measured on the data, and its floor."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ class DescribeOptions:
     """Besides the scenario's own flags."""
 
     seed: int = 0
-    """Deals class orders, permutations and samples."""
+    """Draws class orders, permutations and samples."""
     json: bool = False
     """Print JSON."""
 
 
 def describe_command(arguments: list[str]) -> int:
-    """A scenario's tasks, its kind as read off the data, and its floor."""
+    """A scenario's tasks, its kind as measured on the data, and its floor."""
     from dataclasses import replace
 
     from engram.cli.resolve import take_flag
@@ -174,8 +174,9 @@ def print_evidence(evidence: dict[str, Any]) -> None:
     more = len(evidence["pairs"]) - MOST_ROWS
     OUT.print(
         (f"  and {more} more pairs (--json has them); " if more > 0 else "  ")
-        + "distance: energy distance between images; network: accuracy in telling which of two held-out images is of "
-        "which task, – if the distances decide; P(Y): total variation distance; ¹ from the first task"
+        + "distance: energy distance between images; network: accuracy of a network in assigning two "
+        "held-out images to the two tasks, – if the distances decide; P(Y): total variation distance; "
+        "¹ from the first task"
     )
 
 

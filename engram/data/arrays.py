@@ -32,7 +32,7 @@ class Arrays(Images):
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Of one sample, as networks get it."""
+        """The shape of one sample, as networks get it."""
         return tuple(self.x_train.shape[1:])
 
     @property

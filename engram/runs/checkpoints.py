@@ -41,7 +41,7 @@ class Checkpoints:
             write_whole(path, content)
         except OSError as error:
             if not self.failed:
-                self.say(f"{path} cannot be written: {error.strerror}; the run goes on, but could not be resumed there")
+                self.say(f"{path} cannot be written: {error.strerror}; the run continues, but cannot resume there")
             self.failed = True
             return
         for old in older:
@@ -54,7 +54,7 @@ class Checkpoints:
             try:
                 return unpacked(read_whole(path), self.key)
             except Exception as error:  # torch.load raises many types
-                self.say(f"{path}: not a whole checkpoint of this run ({describe_damage(error)}), left aside")
+                self.say(f"{path}: not a whole checkpoint of this run ({describe_damage(error)}), ignored")
         return None
 
     def content(self) -> bytes | None:

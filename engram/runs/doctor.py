@@ -76,7 +76,7 @@ class Doctor:
                     bad[number] = f"run {record.key} is recorded in line {seen[record.key]} already"
                 seen.setdefault(record.key, number)
         self.finished |= seen.keys()
-        remedy = "take the line out; if it was a run, the same command makes it again"
+        remedy = "remove the line; if it was a run, the same command makes it again"
         mend = lambda: self.take_out(file, set(bad))  # noqa: E731 (all lines of a file at once)
         return [
             Finding(f"{file}, line {number}", what, remedy, mend if number == max(bad) else None)

@@ -45,7 +45,7 @@ class RowForm(TypedDict, total=False):
     """A row; all other keys are fields of its method, or the groups `net`, `training`, `scenario` and `evaluation`."""
 
     method: str
-    """What is run; by default the name of the row up to the first slash."""
+    """The method; by default the name of the row up to the first slash."""
     title: str
     """What the row is called in the table."""
     file: str
@@ -61,9 +61,9 @@ class RowForm(TypedDict, total=False):
     scenarios: dict[str, str]
     """column = scenario of that cell, if it is not the column's."""
     as_published: Values
-    """Values that the published number was made with, if runs with the row's values stand in for them."""
+    """Values of the published runs, if the row has others."""
     stand_in: str
-    """What the table says about runs that stand in."""
+    """What the table says about these runs."""
     source: str
     """Where the values of the row come from."""
 
@@ -72,7 +72,7 @@ class VariantForm(TypedDict, total=False):
     """A row with some values changed; all other keys are the changed values."""
 
     why: str
-    """How the row was made, and what the variant does instead."""
+    """What the row does, and what the variant does instead."""
     method: str
     """Another method than the row's."""
     columns: list[str]
@@ -110,7 +110,7 @@ class StudyForm(TypedDict, total=False):
     columns: dict[str, str | ColumnForm]
     """name = scenario, or a table with the scenario and its fields."""
     rows: dict[str, RowForm]
-    """name = values of the method."""
+    """name = fields of the method."""
     training: Values
     """Values of the training in all cells; `source` says where they come from."""
     net: Values
@@ -126,7 +126,7 @@ class StudyForm(TypedDict, total=False):
     files: list[str]
     """Several such files."""
     defaults: Literal["named", "plain"]
-    """What a cell leaves open: the defaults of the named scenario, or those of the classes alone."""
+    """Where values come from that a cell does not set: the defaults of the named scenario, or those of the classes."""
     source: str
     """Where the study comes from."""
     paper: str
@@ -134,7 +134,7 @@ class StudyForm(TypedDict, total=False):
     spread: SpreadForm
     """What the ± of the published numbers is."""
     spread_note: str
-    """What to say about the published ±."""
+    """Text about the published ±."""
     band: float
     """Points that count as agreement if no spread is known."""
     notes: list[NoteForm]

@@ -123,7 +123,7 @@ def test_a_key_of_other_code_says_so(engram: Engram, tmp_path: Path) -> None:
         assert answer.status == 0, answer.err
         found.append(answer.records[0]["key"])
     assert found[0] != found[1]
-    assert f"{found[0]} was made by other code than there is now: this run is {found[1]}" in answer.err
+    assert f"{found[0]} was made by other code; the key of this run is {found[1]}" in answer.err
 
 
 def test_a_folder_named_like_a_file_of_records_is_named_and_skipped(engram: Engram) -> None:

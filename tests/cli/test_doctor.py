@@ -36,7 +36,7 @@ def checkpoint() -> Checkpoint:
 
 @pytest.fixture
 def folder(tmp_path: Path, checkpoint: Checkpoint) -> Path:
-    """Four records, and a run that can go on."""
+    """Four records, and a run that can continue."""
     (tmp_path / "records.jsonl").write_text("".join(f"{line}\n" for line in LINES))
     Checkpoints(Store(tmp_path).checkpoints(UNFINISHED.key)).save(checkpoint)
     return tmp_path
@@ -116,7 +116,7 @@ def test_a_sound_folder_has_no_findings_and_what_can_go_on_stays(folder: Path, c
     assert not list(folder.glob("before-doctor*"))
     assert dispatch(["doctor", str(folder), "--no-data"]) == 0
     assert "0 findings" in (told := capsys.readouterr().out)
-    assert "4 records, 1 run that can go on" in told
+    assert "4 records, 1 run that can continue" in told
 
 
 def test_several_damages_of_a_file_are_mended_at_once(folder: Path, capsys) -> None:

@@ -196,7 +196,8 @@ def test_a_checkpoint_of_other_code_is_reported_and_the_run_starts_over(images, 
     said = []
     spec = Spec(eg.split(images, kind="class"), eg.L2(coef=3.0), NET, TRAINING)
     record = run_spec(spec, tmp_path, say=said.append)
-    assert said == ["split-own/class l2 seed 0: its checkpoint was made by other code and does not fit; it starts anew"]
+    why = "its checkpoint was made by other code and does not fit"
+    assert said == [f"split-own/class l2 seed 0: {why}; it starts again"]
     assert facts(record) == facts(whole)
     assert record.environment["resumed_after_task"] == 0
 
@@ -225,7 +226,7 @@ def test_no_flipped_bit_in_a_checkpoint_goes_unseen(images, tmp_path, capsys):
     record = go(images, out=tmp_path)
     assert (record.status, record.environment["resumed_after_task"]) == ("done", 0)
     assert facts(record) == facts(go(images))
-    assert capsys.readouterr().err == f"{path}: not a whole checkpoint of this run (damaged), left aside\n"
+    assert capsys.readouterr().err == f"{path}: not a whole checkpoint of this run (damaged), ignored\n"
 
 
 def test_a_checkpoint_of_another_seed_is_left_aside(images, tmp_path, capsys):
@@ -235,7 +236,7 @@ def test_a_checkpoint_of_another_seed_is_left_aside(images, tmp_path, capsys):
     record = go(images, out=tmp_path)
     assert record.environment["resumed_after_task"] == 0
     assert facts(record) == facts(go(images))
-    assert capsys.readouterr().err == f"{path}: not a whole checkpoint of this run (of another run), left aside\n"
+    assert capsys.readouterr().err == f"{path}: not a whole checkpoint of this run (of another run), ignored\n"
 
 
 def test_a_checkpoint_of_the_previous_format_is_left_aside(images, tmp_path, capsys):
