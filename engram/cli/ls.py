@@ -54,8 +54,8 @@ def ls_command(arguments: list[str]) -> int:
     OUT.print(table)
     if what == "methods":
         OUT.print(
-            "without boundaries: runs on streams such as blurry-split-mnist/class and mnist-360. With --boundary-every N "
-            "most of the others run on blurry- scenarios too, with a boundary after every N steps. "
+            "without boundaries: runs on streams such as blurry-split-mnist/class and mnist-360. With "
+            "--boundary-every N, most of the others run on blurry- scenarios too. "
             "--json also has fields, optimiser and memory."
         )
     return 0

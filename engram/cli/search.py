@@ -112,8 +112,9 @@ def search_all(bases: Sequence[Spec], options: SearchOptions) -> list[Record]:
     store, engine = Store(options.out, lambda _: None), engine_of(options)
     on = f"{HELD_OUT:.0%} of the training images" if options.select_on == "holdout" else "the test images"
     ERR.print(
-        f"[bold]{escape(bases[0].scenario_name)}[/]: {options.trials} trials for each of {count(len(bases), 'method')}, "
-        f"scored on {on}, then {count(options.seeds, 'run')} of each winner on all training data"
+        f"[bold]{escape(bases[0].scenario_name)}[/]: {options.trials} trials for each of "
+        f"{count(len(bases), 'method')}, scored on {on}, "
+        f"then {count(options.seeds, 'run')} of each winner on all training data"
     )
     for base in bases:
         over = ", ".join(f"{axis.name} in {tuple(axis.where)}" for axis in axes(base))

@@ -97,7 +97,9 @@ def check_sized(dataset: Any, part: str) -> None:
             "__getitem__, such as a list of pairs"
         )
     if isinstance(dataset, str | bytes | Mapping | np.ndarray):
-        raise DataError(f"{part} has type {type(dataset).__name__}; give a dataset of (input, label) items, one per sample")
+        raise DataError(
+            f"{part} has type {type(dataset).__name__}; give a dataset of (input, label) items, one per sample"
+        )
     if not len(dataset):
         raise DataError(f"{part} has no items")
 
@@ -121,7 +123,9 @@ def split_item(item: Any, columns: Columns, where: str) -> tuple[Any, Any]:
             raise DataError(f"{where} has no column {missing[0]!r}; its columns are {', '.join(map(str, item))}")
         return item[names[0]], item[names[1]]
     if not isinstance(item, tuple | list):
-        raise DataError(f"{where} has type {type(item).__name__}; expected a pair (input, label), or a row with columns")
+        raise DataError(
+            f"{where} has type {type(item).__name__}; expected a pair (input, label), or a row with columns"
+        )
     if columns is None and len(item) != 2:
         raise DataError(f"{where} has {len(item)} parts; give the places of input and label, as in columns=(0, 1)")
     places = columns or (0, 1)
