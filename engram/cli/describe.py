@@ -15,6 +15,7 @@ from engram.cli.files import with_files
 from engram.cli.options import flags_of, given, parse_flags
 from engram.cli.screen import OUT
 from engram.core.messages import count
+from engram.runs.soundness import drop_control
 
 
 @dataclass
@@ -123,10 +124,9 @@ def print_description(found: dict[str, Any]) -> None:
         tasks.add_column(column, justify="left" if column == "classes" else "right")
     for task in found["tasks"]:
         names = task["classes"] if len(task["classes"]) <= 12 else [*task["classes"][:10], "…"]
+        shown = escape(drop_control(" ".join(names)))
         first, last = task["outputs"]
-        tasks.add_row(
-            str(task["task"]), escape(" ".join(names)), f"{task['train']:,}", f"{task['test']:,}", f"{first + 1}–{last}"
-        )
+        tasks.add_row(str(task["task"]), shown, f"{task['train']:,}", f"{task['test']:,}", f"{first + 1}–{last}")
     OUT.print(tasks)
     print_rows([found])
     for column, reason in found["evidence"]["reasons"].items():

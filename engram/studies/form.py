@@ -5,7 +5,10 @@ The reader refuses every other key, and `engram schema study` turns these types 
 
 from __future__ import annotations
 
-from typing import Any, Literal, TypedDict
+import math
+import types
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, TypedDict, Union, get_args, get_origin, get_type_hints, is_typeddict
 
 Values = dict[str, Any]
 
@@ -157,3 +160,48 @@ class StudyForm(TypedDict, total=False):
 
 OPEN_FORMS = (ColumnForm, RowForm, VariantForm)
 """Forms with further keys: the fields of what they name."""
+
+
+def find_misfit(value: Any, form: Any) -> str:
+    """Where a value is not what its form states, and what was expected; empty if all fits. Keys are not checked."""
+    where, expected, found = misfit(value, form) or ("", "", None)
+    return f"{where.removeprefix('.')}: give {expected}, not {found!r:.80}" if expected else ""
+
+
+def misfit(value: Any, form: Any) -> tuple[str, str, Any] | None:
+    """The place of the first misfit, what was expected there, and what was found."""
+    origin, inner = get_origin(form), get_args(form)
+    if form is Any or origin is Literal:
+        return None
+    if origin in (Union, types.UnionType):
+        found = [misfit(value, one) for one in inner]
+        if None in found:
+            return None
+        inside = next((one for one in found if one and one[0]), None)
+        return inside or ("", " or ".join(one[1] for one in found if one), value)
+    if is_typeddict(form) or origin is dict:
+        if not isinstance(value, Mapping):
+            return "", "a table", value
+        forms = get_type_hints(form) if is_typeddict(form) else dict.fromkeys(value, inner[1])
+        parts = [(key, one, forms[key]) for key, one in value.items() if key in forms]
+    elif origin is list:
+        if isinstance(value, str) or not isinstance(value, Sequence):
+            return "", "a list", value
+        parts = [(index, one, inner[0]) for index, one in enumerate(value)]
+    else:
+        return None if is_plain_value(value, form) else ("", PLAIN[form], value)
+    for key, one, its_form in parts:
+        if found_inside := misfit(one, its_form):
+            where, expected, wrong = found_inside
+            return f".{key}{where}", expected, wrong
+    return None
+
+
+PLAIN = {str: "text", int: "a whole number", float: "a number"}
+
+
+def is_plain_value(value: Any, form: type) -> bool:
+    """Whether it is text or a number of this type; every whole number is one."""
+    if form is float:
+        return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    return isinstance(value, form) and not isinstance(value, bool)

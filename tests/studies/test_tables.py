@@ -10,6 +10,7 @@ from record_helpers import record_of, records_of
 from engram.runs.records import Record
 from engram.studies.catalog import built_in_study, full_name, places_of_settings, results_of, tables_with
 from engram.studies.table import Cell, make_cells
+from engram.workbench import records_of_study
 
 SHARED = Path(__file__).parents[3] / "shared/paper/published.json"
 TABLES = [f"table{i}" for i in (2, 3, 4, 5, 6)]
@@ -272,3 +273,5 @@ def test_a_table_in_another_precision_is_filled_by_runs_of_that_precision_alone(
     (cell,) = make_cells(results_of(in_bf16, [*plain, *records_of(setting, 70.0, 70.2)]), ["sgd"], ["domain"])
     assert (cell.n, cell.ours, cell.verdict) == (2, pytest.approx(70.1), "higher")
     assert table.with_precision("fp32") is table
+    files = [records_of_study(one, Path("results")).name for one in (table, in_bf16)]
+    assert files == ["table2.jsonl", "table2-bf16.jsonl"]
