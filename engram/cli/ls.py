@@ -20,7 +20,6 @@ from engram.core.needs import without_boundaries
 from engram.core.registry import METHODS, METRICS, NETS, SCENARIOS, Registry
 
 Rows = list[dict[str, Any]]
-
 BRIEF = {
     "methods": ("method", "what"),
     "datasets": ("dataset", "what", "here"),
@@ -59,7 +58,8 @@ def ls_command(arguments: list[str]) -> int:
             OUT.print(
                 "kept: bytes beyond network and optimiser at a boundary, in class learning on MNIST; "
                 "equal memory: inside the first paper's comparison at equal memory; "
-                "without boundaries: runs on streams such as blurry-split-mnist/class and mnist-360"
+                "without boundaries: runs on streams such as blurry-split-mnist/class and mnist-360. With "
+                "--boundary-every N, most of the others run on blurry- scenarios too."
             )
         return 0
     shown = [name for name in rows[0] if name in BRIEF.get(what, rows[0])]

@@ -157,12 +157,8 @@ class Study:
         if found is not None and found.title:
             return found.title
         name, slash, rest = row.partition("/")
-        if slash:
-            return f"{method_title(name)}/{rest}"
-        if found is None or row == found.method:
-            return method_title(name)
-        shared = [other for other in self.rows.values() if other.method == found.method and not other.title]
-        return method_title(found.method) if len(shared) == 1 else row
+        title = method_title(name)  # a row that is not named after its method keeps its own name
+        return f"{title}/{rest}" if slash else title
 
     def scenario_of(self, row: Row, column: Column) -> str:
         """The name of the scenario of a cell: the column's, unless the row has another one there."""
