@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
@@ -314,7 +315,12 @@ def table_of_lines(
     runs: dict[tuple[str, str], dict[int, float]] = {}
     for i, line in enumerate(lines, 1):
         try:
-            place, at, result = (str(line[row]), str(line[column])), int(float(line.get(seed, i))), float(line[number])
+            place, result = (str(line[row]), str(line[column])), float(line[number])
+            at = int(float(line.get(seed, i)))
+            if at != float(line.get(seed, i)):
+                raise ValueError(f"seed {line[seed]} is not a whole number")
+            if not math.isfinite(result):
+                raise ValueError(f"{number} is {result}; leave out lines of runs that gave no number")
         except (TypeError, ValueError, KeyError) as error:
             raise ValueError(f"line {i} of the results cannot be read: {error}") from error
         if at in runs.setdefault(place, {}):

@@ -84,6 +84,8 @@ def test_a_table_of_lines_is_written_in_all_forms():
         (LINES, {"baseline": "plan"}, "baseline 'plan' is unknown; did you mean plain"),
         ([LINES[0], LINES[0]], {}, "line 2: plain, rooms has seed 0 twice"),
         ([{**LINES[0], "average_accuracy": "high"}], {}, "line 1 of the results cannot be read"),
+        ([{**LINES[0], "average_accuracy": float("nan")}], {}, "line 1 .* average_accuracy is nan; leave out lines"),
+        ([{**LINES[0], "seed": 0.5}], {}, "line 1 of the results cannot be read: seed 0.5 is not a whole number"),
     ],
 )
 def test_lines_that_are_no_results_are_refused(lines, options, words):
