@@ -129,14 +129,14 @@ def dgr(
         new = F.cross_entropy(logits[: len(x), setting.now], y - setting.now.start)
         return share * new + (1 - share) * past
 
-    def paint() -> Tensor:
+    def train_generator() -> Tensor:
         x, _ = next(batches)
         n, x = len(x), torch.cat([x, old.draw(len(x), rng_of_net)])
         losses = net.losses(net.encoder(x), x, rng_of_net)
         return share * losses[:n].mean() + (1 - share) * losses[n:].mean()
 
     def step() -> None:
-        for loss_of, optimizer in zip((solve, paint), optimizers, strict=True):
+        for loss_of, optimizer in zip((solve, train_generator), optimizers, strict=True):
             loss = loss_of()
             optimizer.zero_grad()
             loss.backward()

@@ -378,7 +378,7 @@ def sampled(maker: str) -> str:
             seeds = set.intersection(*map(set, of.values()))
             row.append(f"{statistics.fmean(of[size][seed] for seed in seeds):.2f}" if size in of else "–")
         rows.append(row)
-    return table(["GEM looks at", *(scenario.partition("/")[2] for scenario in made)], rows)
+    return table(["GEM uses", *(scenario.partition("/")[2] for scenario in made)], rows)
 
 
 def times(name: str) -> str:
@@ -438,7 +438,7 @@ def study_output(name: str) -> str:
 def papers(folder: str = "") -> str:
     """Of every published table how many cells have runs and how many of those agree; links begin with the folder."""
     return table(
-        ["table", "published cells", "of these with records", "agree", "higher or lower", "runs"],
+        ["table", "published cells", "cells with records", "agree", "higher or lower", "runs"],
         (
             [f"[{paper_of(name)}]({folder}{PAPER_PAGES[name.partition('/')[0]]})", *map(str, counts)]
             for name, counts in paper_counts().items()

@@ -35,8 +35,8 @@ def every_group() -> Groups:
 
 
 @cache
-def cells_of(name: str) -> tuple[Cell, ...]:
-    return tuple(make_cells(results_of(built_in_study(name), every_group()), tests=False))
+def cells_of(name: str, precision: str = "fp32") -> tuple[Cell, ...]:
+    return tuple(make_cells(results_of(built_in_study(name).with_precision(precision), every_group()), tests=False))
 
 
 @cache
@@ -49,10 +49,10 @@ def lines_of_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     return "\n".join(map(markdown_row, (head, ["---"] * len(head), *rows))) + "\n"
 
 
-def paper_table(name: str) -> str:
+def paper_table(name: str, precision: str = "fp32") -> str:
     """A table of a paper, ours above the published numbers; cells without runs have the published number alone."""
     study = built_in_study(name)
-    found = {(cell.row, cell.column): cell for cell in cells_of(name)}
+    found = {(cell.row, cell.column): cell for cell in cells_of(name, precision)}
     rows = [
         [study.row_title(row), *(text_of_cell(found.get((row, column))) for column in study.columns)]
         for row in study.rows
@@ -73,9 +73,9 @@ def text_of_cell(cell: Cell | None) -> str:
     return f"{ours}<br>({mean_text(cell.paper, cell.paper_std)}){mark}"
 
 
-def state(name: str) -> str:
+def state(name: str, precision: str = "fp32") -> str:
     """How many cells have runs and agree, and which do not."""
-    study, cells = built_in_study(name), cells_of(name)
+    study, cells = built_in_study(name), cells_of(name, precision)
     made = [cell for cell in cells if cell.n]
     if not made:
         return NOTHING_YET
@@ -157,7 +157,7 @@ def explained(method: str) -> str:
             words[True].append(f"{change.name} ({', '.join(map(effect_text, out))})")
         else:
             words[False if any(effect.stands_out is False for effect in effects) else None].append(change.name)
-    said = {True: "More than twice their standard error", False: "Not told from chance", None: "Fewer than 3 seeds"}
+    said = {True: "More than twice their standard error", False: "Within chance", None: "Fewer than 3 seeds"}
     return " ".join(f"{said[key]}: {', '.join(names)}." for key, names in words.items() if names) + "\n"
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
@@ -15,6 +14,7 @@ from engram.core.registry import METRICS, load_file
 from engram.runs.defaults import Protocol
 from engram.runs.records import Record, read_records, results_folder
 from engram.runs.setting import OWN_CODE, Setting, group_by_setting, show
+from engram.runs.soundness import is_bounded
 from engram.studies.catalog import find_study, results_of, study_names
 from engram.studies.reading import read_study
 from engram.studies.searched import SearchedResults
@@ -73,6 +73,8 @@ def read(*places: str | Path) -> list[Record]:
 def records_of_study(study: Study, results: Path) -> Path:
     """The file into which the runs of a study are recorded."""
     paper, slash, table = study.name.partition("/")
+    precision = study.values.get("training.precision", "fp32")
+    table += "" if precision == "fp32" else f"-{precision}"
     return results / paper / f"{table}.jsonl" if slash else results / study.name / "records.jsonl"
 
 
@@ -192,7 +194,7 @@ def study(
         source: A TOML file, the name of a published table, a dictionary with the same keys, or a pandas frame (or the
             path of a CSV file) of results that engram did not produce: one line per run with a row, a column, a seed
             and a value. For a frame, `rows`, `columns`, `value` and `baseline` name its columns and the baseline.
-        out: Folder for the records; what is recorded there is not run again.
+        out: Folder for the records; runs that are recorded there are not repeated.
         run: False: make the table from what is recorded already.
     """
     if hasattr(source, "to_dict") or str(source).endswith(".csv"):
@@ -291,8 +293,11 @@ def read_csv(path: Path) -> list[dict[str, Any]]:
     """The lines of a CSV file by the names in its first line."""
     if not path.is_file():
         raise ValueError(f"{path} does not exist")
-    with path.open(newline="", encoding="utf-8-sig") as file:
-        return list(csv.DictReader(file))
+    try:
+        with path.open(newline="", encoding="utf-8-sig") as file:
+            return list(csv.DictReader(file))
+    except (csv.Error, UnicodeDecodeError) as error:
+        raise ValueError(f"{path} is not CSV in UTF-8: {error}") from error
 
 
 def table_of_lines(
@@ -315,14 +320,13 @@ def table_of_lines(
     runs: dict[tuple[str, str], dict[int, float]] = {}
     for i, line in enumerate(lines, 1):
         try:
-            place, result = (str(line[row]), str(line[column])), float(line[number])
-            at = int(float(line.get(seed, i)))
-            if at != float(line.get(seed, i)):
-                raise ValueError(f"seed {line[seed]} is not a whole number")
-            if not math.isfinite(result):
-                raise ValueError(f"{number} is {result}; leave out lines of runs that gave no number")
-        except (TypeError, ValueError, KeyError) as error:
+            place, at, result = (str(line[row]), str(line[column])), int(float(line.get(seed, i))), float(line[number])
+        except (TypeError, ValueError, KeyError, OverflowError) as error:
             raise ValueError(f"line {i} of the results cannot be read: {error}") from error
+        if seed in line and at != float(line[seed]):
+            raise ValueError(f"line {i}: seed {line[seed]} is not a whole number")
+        if not is_bounded(result):
+            raise ValueError(f"line {i}: {number} is {result:g}; leave out runs without a result")
         if at in runs.setdefault(place, {}):
             raise ValueError(f"line {i}: {place[0]}, {place[1]} has seed {at} twice")
         runs[place][at] = result

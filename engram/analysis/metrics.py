@@ -49,7 +49,8 @@ class Metric:
         super().__init_subclass__(**options)
         if cls.of is Metric.of and cls.measure is Metric.measure:
             raise TypeError(
-                f"metric {cls.__name__} says nothing: define of(self, record) or measure(self, logits, targets, active)"
+                f"metric {cls.__name__} has no method to compute it: define of(self, record) or "
+                "measure(self, logits, targets, active)"
             )
 
     def measure(self, logits: Any, targets: Any, active: slice) -> MetricValue:
@@ -58,7 +59,7 @@ class Metric:
         Args:
             logits: (n, all outputs), a tensor on the processor: what the method predicts by.
             targets: (n,), the right output of each sample.
-            active: The outputs in play: `logits[:, active]`.
+            active: The active outputs: `logits[:, active]`.
         """
         raise NotImplementedError
 
@@ -194,7 +195,7 @@ class PooledAccuracy(Metric):
 
 
 class LearningAccuracy(Metric):
-    """Accuracy on each task right after it was learned, averaged: what was learned before anything was forgotten."""
+    """Mean accuracy on each task right after it was learned, before anything was forgotten."""
 
     name = "learning-accuracy"
     title = "learning accuracy"
@@ -231,7 +232,7 @@ class Seconds(Metric):
 
 
 class CalibrationError(Metric):
-    """Expected calibration error: mean distance of confidence and accuracy over 15 bins of confidence (Guo, 2017)."""
+    """Expected calibration error: mean distance between confidence and accuracy over 15 bins (Guo et al., 2017)."""
 
     name = "ece"
     title = "expected calibration error"
@@ -247,8 +248,7 @@ class CalibrationError(Metric):
 
 
 class PerClassAccuracy(Metric):
-    """Accuracy on each class of each task, in the order of the outputs; in tables its mean, which weighs classes
-    equally."""
+    """Accuracy on each class of each task, in the order of the outputs; in tables the mean over classes."""
 
     name = "per-class-accuracy"
     title = "mean accuracy of the classes"
@@ -260,7 +260,7 @@ class PerClassAccuracy(Metric):
 
 class ClassWeightedIncrementalAccuracy(Metric):
     """Average incremental accuracy in which every test sample counts the same, so that tasks with more classes count
-    more: the habit of iCaRL's descendants."""
+    more, as in papers that follow iCaRL."""
 
     name = "class-weighted-incremental-accuracy"
     title = "class-weighted average incremental accuracy"

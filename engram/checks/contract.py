@@ -63,11 +63,11 @@ def check_method(method: Method, *, engines: Sequence[str] = ("local",), short: 
     yield state_fact("declared memory covers measured memory", lambda: memory_is_declared(method, spec, first[0]))
     yield state_fact("its spec can be read back", lambda: reads_back(spec))
     yield state_fact("with coefficient 0 it is plain training, bit for bit", lambda: coefficient_zero(method, main))
-    others: list[tuple[str, Net, str]] = [(kind, SMALL, "MLP") for kind in kinds[:-1]]
+    others: list[tuple[str, Net, str]] = [(kind, SMALL, "an MLP") for kind in kinds[:-1]]
     if not short:
-        others += [(kind, CNN(), "CNN") for kind in kinds]
+        others += [(kind, CNN(), "a CNN") for kind in kinds]
     for kind, net, name in others:
-        yield state_fact(f"works in {kind} learning with an {name}", lambda k=kind, n=net: works(method, n, k))  # type: ignore[misc]
+        yield state_fact(f"works in {kind} learning with {name}", lambda k=kind, n=net: works(method, n, k))  # type: ignore[misc]
     if not short:
         yield from check_engines(spec, first[0], engines)
 

@@ -18,17 +18,17 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "search": ("search", "tune methods with the same number of trials each, and say what that cost"),
     "reproduce": ("study", "make the runs of a published table that are not recorded yet"),
     "compare": ("compare", "our numbers against the published ones, with verdicts, from the records"),
-    "verify": ("verify", "run recorded runs again, picked at random: same bits, within spread, or moved"),
+    "verify": ("verify", "repeat recorded runs, picked at random: same bits, within spread, or moved"),
     "check": ("check", "whether a method, network or scenario keeps the contract: bits, resume, memory, state"),
     "diff": ("diff", "which settings moved between two files of records, with a paired test"),
     "figure": ("figure", "pictures for papers: accuracy matrices, curves, bars, memory, the kinds of scenario"),
     "report": ("report", "the records as one HTML page: tables, and every run behind every cell"),
     "serve": ("report", "the same page while a sweep runs, on this machine only"),
-    "describe": ("describe", "a scenario's tasks, its kind as read off the data, its forgetting floor"),
+    "describe": ("describe", "a scenario's tasks, its kind as measured on the data, its forgetting floor"),
     "ls": ("ls", "methods, nets, scenarios, datasets, metrics, tables, studies or runs"),
     "schema": ("schema", "the form of a record or of a study file as a JSON schema"),
     "data": ("data", "fetch datasets, and say where they are"),
-    "doctor": ("doctor", "check records, checkpoints and datasets for damage, and mend it"),
+    "doctor": ("doctor", "check records, checkpoints and datasets for damage, and repair it"),
     "bench": ("bench", "speed and memory on this machine"),
 }
 """Command → module with a function `COMMAND_command`, and what it does."""
@@ -70,7 +70,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             sys.stdout.flush()  # what cannot be written is told here, not by the interpreter at its very end
         sys.exit(status)
     except KeyboardInterrupt:
-        print("\nengram: stopped; the same command goes on where it was", file=sys.stderr)
+        print("\nengram: stopped; the same command continues where it stopped", file=sys.stderr)
         sys.exit(130)
     except BrokenPipeError:  # a pager or head was closed: not an error of ours
         sys.stderr.close()
@@ -82,7 +82,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EIO):
             raise
         leave_stdout()
-        print(f"engram: nothing more can be written: {error.strerror}; what is recorded is kept", file=sys.stderr)
+        print(f"engram: nothing more can be written: {error.strerror}; finished records are kept", file=sys.stderr)
         sys.exit(1)
 
 

@@ -33,13 +33,13 @@ class BenchOptions:
     width: int | None = None
     """Width of a network that has one, such as resnet18; such a network is measured against a bare PyTorch loop."""
     letters: str | None = None
-    """For long-queue: the dataset in the place of EMNIST letters."""
+    """For long-queue: the dataset that replaces EMNIST letters."""
     methods: tuple[str, ...] | None = None
     """Measure instead what a step of these methods costs relative to plain Adam (none named: the penalties)."""
     sweep: bool = False
-    """Measure instead how many times faster 20 runs go with two workers than with one, start-up included."""
+    """Measure instead how many times faster 20 runs go with two workers than with one, including their start."""
     precision: bool = False
-    """Measure instead whole runs in bf16 against fp32, in turns: of --methods, by default adam and rehearsal."""
+    """Measure instead whole runs in bf16 and in fp32, alternately, of --methods (by default adam and rehearsal)."""
     scaling: bool = False
     """Measure instead how a step's time and the peak memory grow with hidden units, tasks (of --methods), images in a
     buffer, and workers: about ten minutes."""
@@ -73,7 +73,10 @@ def bench_command(arguments: list[str]) -> int:
         print(json.dumps(found))
         return 0
     if options.methods is not None:
-        OUT.print(f"{found['scenario']}: a step on the last task, in steps of plain Adam; Fisher of a task, in epochs")
+        OUT.print(
+            f"{found['scenario']}: a step on the last task, in steps of plain Adam; Fisher information of a task, in "
+            "epochs"
+        )
         for name, ratio in found["methods"].items():
             OUT.print(f"  {name:<12} {ratio:.2f}")
         return 0

@@ -25,9 +25,9 @@ MARKS = {True: "[green]✓[/]", False: "[red]✗[/]", None: "[dim]–[/]"}
 
 @dataclass
 class CheckOptions:
-    """Checks the contract on small made-up images, a line per fact: same seed same bits, resumed equals uninterrupted,
-    declared memory covers measured memory, coefficient 0 equals plain training, the same record in other processes, no
-    undeclared state, nothing read that the key does not show. Exit status 1 if a fact does not hold."""
+    """Checks the contract on small made-up images, one line per fact: same seed same bits, resumed equals
+    uninterrupted, declared memory covers measured memory, coefficient 0 equals plain training, the same record in other
+    processes, no undeclared state, nothing read that the key does not show. Exit status 1 if a fact does not hold."""
 
     name: tyro.conf.Positional[str]
     """A method, a network or a scenario recipe, by name (`engram ls methods|nets`), or one of your file."""

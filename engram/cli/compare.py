@@ -6,6 +6,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 import tyro
 from rich.console import Console
@@ -23,6 +24,8 @@ from engram.runs.records import RESULTS, read_records, results_folder
 from engram.studies.catalog import find_study, own_names, paper_names, study_names
 from engram.workbench import make_table
 
+NARROWING = ("rows", "columns", "variants", "twins", "protocol", "precision")
+"""Options that choose from a table, or change it."""
 CLAIMS, METHODS_PAGE, TABLE1, FIRST_PAPER = "claims", "methods", "table1", "hsu2018"
 
 
@@ -31,22 +34,24 @@ class CompareOptions:
     """Our numbers against the published ones, from the records; runs nothing."""
 
     table: tyro.conf.Positional[str]
-    """table1 (the kinds, read off the data), table2 to table6, another paper's table, a TOML file, claims: what the
-    first paper concludes (of another one: buzzega2020/claims), or methods: every method in every published protocol."""
+    """table1 (the kinds, measured on the data), table2 to table6, another paper's table, a TOML file, claims: what Hsu
+    et al. conclude (for another paper: buzzega2020/claims), or methods: every method in every published protocol."""
     rows: tuple[str, ...] = ()
     """Only these rows: methods, and variants by their names, as in gem/one-slot; in table5 and table6 numbers of
     tasks."""
     columns: tuple[str, ...] = ()
     """Only these columns: kinds, as in domain or split/known; in table5 and table6 methods, as in adam or si/best."""
     variants: bool = False
-    """Also the variants of these rows: as they were meant, if the authors' code departs from it."""
+    """Also the variants of these rows: what the authors describe, if their code does something else."""
     twins: bool = False
     """The same as --variants."""
     protocol: Protocol = "own"
-    """own: lwf, dgr and rtf as their authors made them, and si and online-ewc of table5 and table6 with a new
+    """own: lwf, dgr and rtf as their authors ran them, and si and online-ewc of table5 and table6 with a new
     optimiser for each task; common: as all other methods."""
+    precision: Literal["fp32", "bf16"] = "fp32"
+    """Precision of the matrix products of all runs; bf16 compares runs in bfloat16 with the published numbers."""
     results: Path = RESULTS
-    """Folder with the records; where there is no folder results, those that come with the package."""
+    """Folder with the records; if there is no folder results, those that come with the package."""
     format: Format = "text"
     """LaTeX has the paper's own layout and needs booktabs; CSV and JSON have one entry per cell."""
     json: bool = False
@@ -66,25 +71,21 @@ def compare_command(arguments: list[str]) -> int:
     options.results = results_folder(options.results)
     if not options.results.is_dir() and options.results != CompareOptions.results:  # which may come later
         raise WrongCallError(f"results {options.results} is not a folder; name one with files of records (*.jsonl)")
-    changed = (
-        options.rows or options.columns or options.variants or options.twins
-        or options.protocol != CompareOptions.protocol
-    )  # fmt: skip
+    given = {name for name in NARROWING if getattr(options, name) != getattr(CompareOptions, name)}
     paper, _, name = options.table.rpartition("/")
-    if name in (TABLE1, CLAIMS) and changed:
-        raise WrongCallError(
-            f"{name} is shown whole; --rows, --columns, --variants and --protocol go with {', '.join(short)}"
-        )
+    if name in (TABLE1, CLAIMS) and given:
+        flags = ", ".join(f"--{part}" for part in NARROWING)
+        raise WrongCallError(f"{name} is shown whole; {flags} go with {', '.join(short)}")
     if name == TABLE1:
         return compare_table1(form, options.out)
     if options.table == METHODS_PAGE:
-        if options.columns or options.variants or options.twins or options.protocol != CompareOptions.protocol:
+        if given - {"rows"}:
             raise WrongCallError("methods are shown in all protocols; only --rows goes with it, as in --rows adam ewc")
         return compare_methods(form, options.results, options.out, options.rows)
     if name == CLAIMS:
         return compare_claims(form, options.results, options.out, paper)
     try:
-        wanted = find_study(options.table)
+        wanted = find_study(options.table).with_precision(options.precision)
         columns = select("column", options.columns, wanted.columns)
         rows, variants = wanted.select_rows(options.rows, columns, options.variants or options.twins)
     except ValueError as error:

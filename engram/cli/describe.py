@@ -1,4 +1,4 @@
-"""`engram describe`: a scenario's tasks, its kind as read off the data, and its floor."""
+"""`engram describe`: a scenario's tasks, its kind as measured on the data, and its floor."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from engram.cli.files import with_files
 from engram.cli.options import flags_of, given, parse_flags
 from engram.cli.screen import OUT
 from engram.core.messages import count
+from engram.runs.soundness import drop_control
 
 
 @dataclass
@@ -22,13 +23,13 @@ class DescribeOptions:
     """Besides the scenario's own flags."""
 
     seed: int = 0
-    """Deals class orders, permutations and samples."""
+    """Draws class orders, permutations and samples."""
     json: bool = False
     """Print JSON."""
 
 
 def describe_command(arguments: list[str]) -> int:
-    """A scenario's tasks, its kind as read off the data, and its floor."""
+    """A scenario's tasks, its kind as measured on the data, and its floor."""
     from dataclasses import replace
 
     from engram.cli.resolve import take_flag
@@ -123,10 +124,9 @@ def print_description(found: dict[str, Any]) -> None:
         tasks.add_column(column, justify="left" if column == "classes" else "right")
     for task in found["tasks"]:
         names = task["classes"] if len(task["classes"]) <= 12 else [*task["classes"][:10], "…"]
+        shown = escape(drop_control(" ".join(names)))
         first, last = task["outputs"]
-        tasks.add_row(
-            str(task["task"]), escape(" ".join(names)), f"{task['train']:,}", f"{task['test']:,}", f"{first + 1}–{last}"
-        )
+        tasks.add_row(str(task["task"]), shown, f"{task['train']:,}", f"{task['test']:,}", f"{first + 1}–{last}")
     OUT.print(tasks)
     print_rows([found])
     for column, reason in found["evidence"]["reasons"].items():
@@ -174,8 +174,9 @@ def print_evidence(evidence: dict[str, Any]) -> None:
     more = len(evidence["pairs"]) - MOST_ROWS
     OUT.print(
         (f"  and {more} more pairs (--json has them); " if more > 0 else "  ")
-        + "distance: energy distance between images; network: accuracy in telling which of two held-out images is of "
-        "which task, – if the distances decide; P(Y): total variation distance; ¹ from the first task"
+        + "distance: energy distance between images; network: accuracy of a network in assigning two "
+        "held-out images to the two tasks, – if the distances decide; P(Y): total variation distance; "
+        "¹ from the first task"
     )
 
 

@@ -85,7 +85,7 @@ def print_differences(found: Sequence[Difference]) -> None:
     )
     OUT.print("; ".join(part for part in parts if part))
     if any(one.verdict.startswith(("not shown", "too few")) for one in found):
-        ERR.print("not shown is not the same as equal: more common seeds could tell")
+        ERR.print("not shown is not the same as equal: more common seeds could show a difference")
 
 
 def said(one: Difference) -> str:

@@ -38,9 +38,9 @@ class DoctorOptions:
     folder: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="[FOLDER]")] = Path("runs")
     """Folder with records and checkpoints."""
     fix: bool = False
-    """Mend what can be mended. Of all that is changed, a copy is kept in FOLDER/before-doctor-1, 2, …"""
+    """Repair what can be repaired. A copy of everything that is changed is kept in FOLDER/before-doctor-1, 2, …"""
     no_data: bool = False
-    """Leave out the datasets, whose files are all hashed."""
+    """Leave out the datasets, all of whose files would be hashed."""
     json: bool = False
     """Print the findings as JSON."""
     file: Path | None = None  # read before all others
@@ -59,7 +59,7 @@ def doctor_command(arguments: list[str]) -> int:
     found += examine_machine(options.folder)
     if options.fix and (busy := doctor.busy()):
         raise WrongCallError(
-            f"{count(len(busy), 'run')} of {options.folder} are being computed; mend when they are done"
+            f"{count(len(busy), 'run')} of {options.folder} are being computed; repair when they are done"
         )
     mended = [finding for finding in found if finding.remedy] if options.fix else []
     if options.fix:
@@ -84,9 +84,9 @@ def print_findings(doctor: Doctor, found: list[Finding], options: DoctorOptions)
         if finding.remedy:
             text += f"; {'done' if options.fix else '--fix would'}: {finding.remedy}"
         OUT.print(escape(text))
-    looked = [count(doctor.records, "record"), count(doctor.unfinished, "run") + " that can go on"]
+    looked = [count(doctor.records, "record"), count(doctor.unfinished, "run") + " that can continue"]
     if doctor.unknown_keys:
-        looked.append(f"{count(doctor.unknown_keys, 'key')} not recomputed, for want of their code or data")
+        looked.append(f"{count(doctor.unknown_keys, 'key')} not recomputed, because their code or data are missing")
     OUT.print(f"{count(len(found), 'finding')} in {escape(str(options.folder))}: {', '.join(looked)}")
     if options.fix and doctor.kept:
         ERR.print(f"copies of what was changed are in {escape(str(doctor.kept))}")

@@ -21,7 +21,7 @@ class FigureOptions:
     """File to write; the suffix says how: .png, .svg, .pdf, or .html, whose curves can be switched on and off.
     By default NAME.png."""
     results: tuple[Path, ...] = (RESULTS,)
-    """Folders with records, or files of records; where there is no folder results, those that come with the package."""
+    """Folders with records, or files of records; if there is no folder results, those that come with the package."""
 
 
 def figure_command(arguments: list[str]) -> int:

@@ -23,14 +23,14 @@ class EngineOptions:
     engine: Literal["local", "ray"] = "local"
     """Processes of this machine, or a Ray cluster (the extra ray: see docs/cluster.md)."""
     workers: int | None = None
-    """Runs at the same time; by default as many as the cores have room for."""
+    """Number of runs at the same time; by default as many as there are cores for."""
     address: str | None = None
-    """Address of the Ray cluster, as in 10.0.0.1:6379; by default the one that runs here, else one is started."""
+    """Address of the Ray cluster, such as 10.0.0.1:6379; by default the one that runs here, or a new one."""
     gpu_share: float = 0.25
     """Share of a GPU that a run takes on Ray, if its device is cuda."""
     stall_timeout: float | None = None
-    """Seconds without a report after which a worker is replaced, and its run goes on from its checkpoint; by default a
-    worker that is silent for ten minutes is only named."""
+    """Seconds without a report after which a worker is replaced, and its run continues from its checkpoint; by default
+    a worker that is silent for ten minutes is only named."""
 
 
 def parse_options(cls: type[Options], arguments: Sequence[str], prog: str) -> Options:

@@ -31,7 +31,7 @@ class PageOptions:
     """Record files, or folders with some (*.jsonl, at any depth); by default all in --results. What `engram describe
     SCENARIO --json` printed into *.json files there is shown as the drift along that stream."""
     results: Path = RESULTS
-    """Folder with the records; where there is no folder results, those that come with the package."""
+    """Folder with the records; if there is no folder results, those that come with the package."""
     studies: tuple[Path, ...] = ()
     """Studies of your own (TOML files) to show as tables."""
     samples: Path | None = None
@@ -83,7 +83,7 @@ def serve_command(arguments: list[str]) -> int:
     try:
         server = Server(Latest(partial(all_files, options), partial(page_data, options)), options.port)
     except OSError as error:
-        raise WrongCallError(f"port {options.port} cannot be had: {error.strerror}") from error
+        raise WrongCallError(f"port {options.port} is not available: {error.strerror}") from error
     print(server.address, flush=True)
     ERR.print("Ctrl-C ends it")
     with server:

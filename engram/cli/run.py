@@ -59,17 +59,17 @@ USAGE = """usage: engram run SCENARIO METHOD [flags]     |     engram run --spec
   engram run split-mnist/class rehearsal+si --si.coef 100
                                                  two methods together
   engram run split-mnist/class rtf --samples pictures
-                                                 and pictures of what its generator draws
+                                                 also saves images that its generator draws
   engram run split-mnist/task mine --file mine.py
                                                  a method (network, scenario, metric) of your own
-  engram run split-mnist/task ewc --net cnn      the paper's CNN in place of the MLP
+  engram run split-mnist/task ewc --net cnn      the paper's CNN instead of the MLP
   engram run blurry-split-mnist/class er         tasks that overlap; the method is not told where they end
   engram run online-split-mnist/class er         one epoch of batches of 10
-  engram run mnist-360 er --batch 16             a stream of turning digits
+  engram run mnist-360 er --batch 16             a stream of rotating digits
   engram run long-queue/task si --letters cyrillic-letters
-                                                 78 tasks; another set of letters in the place of EMNIST's
+                                                 78 tasks; another set of letters instead of EMNIST's
 
-`engram ls scenarios` and `engram ls methods` name what there is."""
+`engram ls scenarios` and `engram ls methods` list the names."""
 
 
 @dataclass(kw_only=True)
@@ -81,14 +81,15 @@ class RunOptions(EngineOptions):
     seeds: int | None = None
     """Number of runs: seeds 0, 1, 2, …"""
     threads: int = 1
-    """Threads of a run; bits depend on it."""
+    """Threads per run; bits depend on them."""
     device: Literal["auto", "cpu", "cuda", "mps"] = "cpu"
-    """Where it is computed; auto takes the best device there is."""
+    """Device of the run; auto takes the best one available."""
     protocol: Protocol = "own"
     """own: lwf, dgr and rtf as their authors ran them, and si and online-ewc on the long queue with a new optimiser
     for each task; common: as all other methods."""
     memory_budget: int | None = None
-    """Bytes that the method may keep across a boundary: sizes a buffer, refuses a method that cannot fit."""
+    """Bytes that the method may keep across a boundary: sets the size of a buffer, and refuses a method that cannot
+    fit."""
     weights: Path | None = None
     """File of weights that the network starts from: .safetensors, or a state dict that torch.save wrote."""
     freeze: Literal["none", "backbone"] = "none"
@@ -96,22 +97,22 @@ class RunOptions(EngineOptions):
     no_boundaries: bool = False
     """Refuse methods that need to be told where a task ends."""
     out: Path = Path("runs")
-    """Folder for records and checkpoints; what is recorded there is not run again."""
+    """Folder for records and checkpoints; runs that are recorded there are not repeated."""
     json: bool = False
     """Print records as JSON, one per line."""
     track: tuple[Literal["tensorboard", "mlflow", "wandb"], ...] = ()
     """Also write to these trackers, into the folder --out; nothing is sent anywhere. Needs the extra track."""
     samples: Path | None = None
-    """Folder for pictures of what the method's generator draws after each task: KEY-task-N.png, 64 images."""
+    """Folder for images that the method's generator draws after each task: KEY-task-N.png, 64 images."""
     metric: tuple[str, ...] = ()
     """Metrics to show, and to measure if they are on logits: `engram ls metrics`. What is measured is in the record."""
     dry_run: bool = False
-    """Say what would be run and what it costs, and run nothing."""
+    """Show what would be run and what it would cost, and run nothing."""
     # flags that decide which other flags there are: they are read first, and stand here for the help
     net: str = "mlp"
     """Network: `engram ls nets` lists them; each has flags of its own."""
     letters: str | None = None
-    """For long-queue: the dataset in the place of EMNIST letters; cyrillic-letters can stand in."""
+    """For long-queue: the dataset that replaces EMNIST letters, such as cyrillic-letters."""
     file: Path | None = None
     """Python file with methods, networks, scenarios or metrics of your own; may be given several times."""
     method_file: Path | None = None
@@ -189,7 +190,7 @@ def repeat_run(arguments: list[str]) -> int:
         json: bool = False
         """Print the record as JSON."""
         samples: Path | None = None
-        """Folder for pictures of what the method's generator draws after each task."""
+        """Folder for images that the method's generator draws after each task."""
 
     options = parse_options(Again, arguments, "engram run")
     try:
@@ -202,7 +203,7 @@ def repeat_run(arguments: list[str]) -> int:
     except ValueError as error:
         raise WrongCallError(f"{options.spec}: {error}") from error
     if not Path(options.spec).is_file() and spec.key != options.spec:
-        ERR.print(f"{options.spec} was made by other code than there is now: this run is {spec.key}")
+        ERR.print(f"{options.spec} was made by other code; the key of this run is {spec.key}")
     return run_specs([spec], options.out, options.json, engine, pictures)
 
 
@@ -223,9 +224,7 @@ def run_specs(
     places = tables_with(first.setting)
     floor = f"; forgetting floor: {tasks.floor:.1f} %" if len(tasks) > 1 else ""
     every = first.training.boundary_every
-    told = (
-        f"; told boundaries: no{f', but one every {every} steps is made up' if every else ''}" if tasks.stream else ""
-    )
+    told = f"; told boundaries: no{f', but one is set every {every} steps' if every else ''}" if tasks.stream else ""
     ERR.print(
         f"[bold]{escape(first.scenario_name)}[/] with [bold]{escape(first.method_name)}[/]: "
         f"{count(len(tasks), 'task')}, kind {tasks.kind}{floor}{told}"
@@ -243,7 +242,9 @@ def run_specs(
             print(record.to_json(), flush=True)
         except BrokenPipeError:
             leave_stdout()
-            return f"nobody reads standard output any more; the runs go on, and their records are in {escape(str(out))}"
+            return (
+                f"nobody reads standard output any more; the runs continue, and their records are in {escape(str(out))}"
+            )
         return None
 
     def watch(event: At) -> None:

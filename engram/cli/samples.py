@@ -46,7 +46,7 @@ class Pictures:
         if before := sum(record.reused for record in done):
             ERR.print(
                 f"{before} of {len(done)} runs were recorded before and not run again, so nothing was drawn; "
-                "another --out runs them anew"
+                "with another --out they are run again"
             )
         if self.wrong:
             ERR.print(f"pictures are missing: {escape(self.wrong)}")

@@ -34,22 +34,22 @@ from engram.search.trials import HELD_OUT, TRIAL_SEED, SelectOn, axes, check_fol
 @dataclass(kw_only=True)
 class SearchOptions(EngineOptions):
     """Tunes every method with the same number of trials on held-out training images, then runs each with its best
-    values on all training data; says what was spent on which method."""
+    values on all training data; shows what was spent on each method."""
 
     scenario: tyro.conf.Positional[str]
-    """Scenario, for example split-mnist/domain; values that are not searched are its defaults."""
+    """Scenario, for example split-mnist/domain; values that are not searched have its defaults."""
     methods: tyro.conf.Positional[tuple[str, ...]]
     """Methods to compare; `engram ls methods` names them."""
     trials: int = 12
     """Trials per method: a grid over its declared ranges, or over the learning rate if it declares none."""
     seeds: Annotated[int, tyro.conf.arg(help="Reported runs per method: seeds 0, 1, 2, …")] = 10
     select_on: SelectOn = "holdout"
-    """What trials are scored on: a tenth of the training images, or the test images, as the paper did."""
+    """What trials are scored on: a tenth of the training images, or the test images, as in Hsu et al. (2018)."""
     protocol: Protocol = "own"
     """own: lwf, dgr and rtf as their authors ran them, and si and online-ewc of the long queue with a new optimiser
     for each task; common: as all other methods."""
     out: Path = Path("runs/search")
-    """Folder for the records; what is recorded there is not run again."""
+    """Folder for the records; runs that are recorded there are not repeated."""
     figure: Path | None = None
     """File for the sensitivity plot (.png, .svg, .pdf or .html); by default sensitivity.png in the folder."""
     json: bool = False
@@ -162,7 +162,7 @@ def print_tuned(found: Sequence[Tuned]) -> None:
         OUT.print("— not done: " + ", ".join(f"{one.method} {one.unfinished}" for one in found if one.unfinished))
     ends = [f"{one.method} {point_text({name: one.point[name] for name in one.at_end})}" for one in found if one.at_end]
     if ends:
-        OUT.print(f"Best at an end of what was tried, so that a wider range might do better: {'; '.join(ends)}")
+        OUT.print(f"Best value at an end of the range, so that a wider range might do better: {'; '.join(ends)}")
     OUT.print(ledger)
     if any(one.trials.looks for one in found):
         OUT.print("[yellow]The values were selected on the test images: the reported runs are too good.[/]")

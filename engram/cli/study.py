@@ -28,8 +28,9 @@ from engram.workbench import StudyTable, make_table, read_csv, run_study, table_
 
 @dataclass(kw_only=True)
 class StudyOptions(EngineOptions):
-    """Runs what is missing of a study, then shows its table: mean ± std, number of runs, memory, time, and paired
-    tests against the baseline row with Holm's correction. What is recorded is not run again: stop and go on at will."""
+    """Makes the missing runs of a study, then shows its table: mean ± std, number of runs, memory, time, and paired
+    tests against the baseline row with Holm's correction. Recorded runs are not repeated, so it can be stopped and
+    continued at any time."""
 
     study: tyro.conf.Positional[str]
     """A TOML file that describes your table, or the name of a published one (`engram ls studies`)."""
@@ -38,7 +39,7 @@ class StudyOptions(EngineOptions):
     columns: tuple[str, ...] = ()
     """Only these columns."""
     seeds: int | None = None
-    """Runs per cell: the first so many seeds; by default as the study says."""
+    """Number of seeds per cell; by default as the study says."""
     metric: str = ""
     """What the table shows; by default the study's metric, else average-accuracy. `engram ls metrics` lists them."""
     format: Format = "text"
@@ -50,7 +51,7 @@ class StudyOptions(EngineOptions):
     results: Path | None = None
     """Folder for the records; by default runs, for published tables results."""
     dry_run: bool = False
-    """Say how many runs are missing, and run nothing."""
+    """Show how many runs are missing, and run nothing."""
     file: Path | None = None  # read before all others
     """Python file with methods, networks, scenarios or metrics of your own; may be given several times."""
 
@@ -175,20 +176,24 @@ class ReproduceOptions(EngineOptions):
     columns: tuple[str, ...] = ()
     """Only these columns: kinds, as in domain or split/known; in table5 and table6 methods, as in adam or si/best."""
     variants: bool = False
-    """Also the variants of these rows: as they were meant, if the authors' code departs from it."""
+    """Also the variants of these rows: what the authors describe, if their code does something else."""
     twins: bool = False
     """The same as --variants."""
     protocol: Protocol = "own"
-    """own: lwf, dgr and rtf as their authors made them, and si and online-ewc of table5 and table6 with a new
+    """own: lwf, dgr and rtf as their authors ran them, and si and online-ewc of table5 and table6 with a new
     optimiser for each task; common: as all other methods."""
+    precision: Literal["fp32", "bf16"] = "fp32"
+    """Precision of the matrix products of all runs; bf16 compares runs in bfloat16 with the published numbers."""
     heads: Literal["random", "zero", "both"] = "random"
     """Tables 5 and 6: initial heads. The tables have random ones, Figures 4 and 5 both."""
     letters: Literal["emnist-letters", "cyrillic-letters"] = "emnist-letters"
-    """Tables 5 and 6: the dataset of letters; cyrillic-letters stand in if EMNIST's cannot be had, and are named."""
+    """Tables 5 and 6: the dataset of letters; use cyrillic-letters if EMNIST's are not available; results then say
+    so."""
     seeds: int | None = None
-    """Runs per cell: the first so many seeds; by default as the table says."""
+    """Number of seeds per cell; by default as the table says."""
     results: Path = Path("results")
-    """Folder for the records, one folder per paper and one file per table; what is recorded there is not run again."""
+    """Folder for the records, one folder per paper and one file per table; runs that are recorded there are not
+    repeated."""
 
 
 def reproduce_command(arguments: list[str]) -> int:
@@ -197,7 +202,7 @@ def reproduce_command(arguments: list[str]) -> int:
     words = with_name(with_files(arguments), "table", short)
     options = parse_options(ReproduceOptions, words, "engram reproduce")
     try:
-        wanted = find_study(options.table)
+        wanted = find_study(options.table).with_precision(options.precision)
         columns = select("column", options.columns, wanted.columns)
         rows, variants = wanted.select_rows(options.rows, columns, options.variants or options.twins, options.skip)
         if not rows and not variants:
@@ -229,11 +234,12 @@ class TableOptions:
     runs: tyro.conf.Positional[tuple[Path, ...]]
     """Folders or files of records; or one CSV file with one line per run."""
     rows: str = ""
-    """What the rows are: method, or another part of a setting, as net.name or training.lr; of a CSV file, a column."""
+    """What the rows are: method, or another part of a setting, such as net.name or training.lr; for a CSV file, a
+    column."""
     columns: str = ""
-    """What the columns are: scenario, or another part of a setting; of a CSV file, a column."""
+    """What the columns are: scenario, or another part of a setting; for a CSV file, a column."""
     value: str = ""
-    """Of a CSV file: the column with the numbers."""
+    """For a CSV file: the column with the numbers."""
     baseline: str = ""
     """The row that all others are tested against."""
     metric: str = ""
@@ -259,7 +265,7 @@ def table_command(arguments: list[str]) -> int:
     try:
         if options.runs[0].suffix == ".csv":
             if len(options.runs) > 1 or options.metric:
-                raise ValueError("a CSV file stands alone, and --value names the column with the numbers, not --metric")
+                raise ValueError("give a CSV file alone, and name its column of numbers by --value, not --metric")
             made = table_of_lines(
                 read_csv(options.runs[0]), rows=options.rows, columns=options.columns, value=options.value,
                 baseline=options.baseline, title=options.runs[0].stem,

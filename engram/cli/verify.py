@@ -33,7 +33,7 @@ VERIFICATION_COLOURS = {"same bits": "green", "within spread": "green", "moved":
 
 @dataclass
 class VerifyOptions:
-    """Runs recorded runs again, picked at random: same bits, within spread, or moved. Records nothing."""
+    """Repeats recorded runs, picked at random: same bits, within spread, or moved. Records nothing."""
 
     table: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="[TABLE]")] = ""
     """Only records of this table: table2, hsu2018/table2, or the TOML file of a study; by default of all."""
@@ -44,7 +44,7 @@ class VerifyOptions:
     minutes: float | None = None
     """Only runs that took at most this many minutes."""
     results: Path = RESULTS
-    """Folder with the records; where there is no folder results, those that come with the package."""
+    """Folder with the records; if there is no folder results, those that come with the package."""
     file: Path | None = None  # read before all others
     """Python file that runs of your own need; may be given several times."""
     json: bool = False
@@ -69,7 +69,9 @@ def verify_command(arguments: list[str]) -> int:
         raise WrongCallError(f"{options.results} has no finished runs{within}")
     chosen, wrong = runnable(done, options.sample)
     took = sum(record.seconds for record, _ in chosen)
-    ERR.print(f"{len(chosen)} of {len(done)} records, {duration(took)} when made; --seed {seed} picks the same again")
+    ERR.print(
+        f"{len(chosen)} of {len(done)} records, which took {duration(took)} before; --seed {seed} picks the same again"
+    )
     found = [repeat_record(record, spec, read, f"{i}/{len(chosen)}") for i, (record, spec) in enumerate(chosen, 1)]
     if options.json:
         print(json.dumps([one.to_json() for one in found]))
@@ -107,7 +109,7 @@ def runnable(done: list[Record], sample: int) -> tuple[list[tuple[Record, Spec]]
         own = tuple(name for name in record.method.split("+") if name not in METHODS)
         if own and own not in lacking:
             lacking[own] = f"{', '.join(own)}: not a method of engram; give its file: --file"
-            ERR.print(f"passed over, runs of {escape(lacking[own])}")
+            ERR.print(f"skipped, runs of {escape(lacking[own])}")
         if own or sets in lacking:
             continue
         try:
@@ -117,10 +119,10 @@ def runnable(done: list[Record], sample: int) -> tuple[list[tuple[Record, Spec]]
             found.append((record, spec))
         except DataError as error:
             lacking[sets] = str(error)
-            ERR.print(f"passed over, runs of {escape(', '.join(sets))}: {escape(lacking[sets].splitlines()[0])}")
+            ERR.print(f"skipped, runs of {escape(', '.join(sets))}: {escape(lacking[sets].splitlines()[0])}")
         except ValueError as error:  # another engram's spec, or a set with another content
             wrong.append(f"{record.key}: {error}")
-            ERR.print(f"[red]passed over[/], {escape(wrong[-1])}")
+            ERR.print(f"[red]skipped[/], {escape(wrong[-1])}")
     if not found:
         raise WrongCallError("\n".join([*lacking.values(), *wrong]))
     return found, len(wrong)

@@ -32,7 +32,7 @@ class Arrays(Images):
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Of one sample, as networks get it."""
+        """The shape of one sample, as networks get it."""
         return tuple(self.x_train.shape[1:])
 
     @property
@@ -83,8 +83,10 @@ def check_inputs_word(inputs: str) -> None:
 def hint_at_pictures(x: NDArray[Any]) -> str:
     """What to do if floats that are kept as they are were meant as pictures; empty if they cannot be."""
     shaped = x.ndim == 3 or (x.ndim == 4 and x.shape[3] == 3)
+    if x.dtype.kind != "f" or not shaped or not x.size:
+        return ""
     few = x[:LOOKED_AT]
-    if x.dtype.kind != "f" or not shaped or not x.size or not (few.min() >= 0 and few.max() <= 1):
+    if not (few.min() >= 0 and few.max() <= 1):
         return ""
     size = "×".join(map(str, x.shape[1:]))
     return (

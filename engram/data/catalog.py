@@ -106,7 +106,7 @@ def _npz_files() -> dict[str, Path]:
     counts."""
     files: dict[str, Path] = {}
     for folder in data_folders():
-        for path in sorted(folder.glob("*.npz")):
+        for path in filter(Path.is_file, sorted(folder.glob("*.npz"))):
             files.setdefault(path.stem, path)
         for path in sorted(folder.glob("*/x_train.npy")):
             files.setdefault(path.parent.name, path.parent)

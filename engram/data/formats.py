@@ -57,6 +57,8 @@ def _open(source: PathOrBytes, what: str) -> Iterator[IO[bytes]]:
     """Open a file, and turn any error while it is read into a DataError that names it."""
     name = "the given data" if isinstance(source, bytes) else str(source)
     try:
+        if not isinstance(source, bytes) and Path(source).exists() and not Path(source).is_file():
+            raise OSError("it is not a regular file")  # a pipe would be waited for
         with io.BytesIO(source) if isinstance(source, bytes) else Path(source).open("rb") as file:
             yield file
     except OSError as error:

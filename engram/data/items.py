@@ -93,11 +93,12 @@ class Reader:
 def check_sized(dataset: Any, part: str) -> None:
     if not hasattr(dataset, "__len__") or not hasattr(dataset, "__getitem__"):
         raise DataError(
-            f"{part} is a {type(dataset).__name__}, which has no length or no items; give a dataset with __len__ and "
-            "__getitem__, such as a list of pairs"
+            f"{part} has type {type(dataset).__name__}, which has no length or no items; give a dataset with __len__ "
+            "and __getitem__, such as a list of pairs"
         )
     if isinstance(dataset, str | bytes | Mapping | np.ndarray):
-        raise DataError(f"{part} is a {type(dataset).__name__}; give a dataset of (input, label) items, one per sample")
+        what = f"{part} has type {type(dataset).__name__}"
+        raise DataError(f"{what}; give a dataset of (input, label) items, one per sample")
     if not len(dataset):
         raise DataError(f"{part} has no items")
 
@@ -121,7 +122,8 @@ def split_item(item: Any, columns: Columns, where: str) -> tuple[Any, Any]:
             raise DataError(f"{where} has no column {missing[0]!r}; its columns are {', '.join(map(str, item))}")
         return item[names[0]], item[names[1]]
     if not isinstance(item, tuple | list):
-        raise DataError(f"{where} is a {type(item).__name__}; expected a pair (input, label), or a row with columns")
+        what = f"{where} has type {type(item).__name__}"
+        raise DataError(f"{what}; expected a pair (input, label), or a row with columns")
     if columns is None and len(item) != 2:
         raise DataError(f"{where} has {len(item)} parts; give the places of input and label, as in columns=(0, 1)")
     places = columns or (0, 1)

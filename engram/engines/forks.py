@@ -50,8 +50,9 @@ def has_short_folder() -> bool:
 def start_fork_server() -> None:
     """Start the server process if it is not running. It imports torch in the background: this call does not wait."""
     if worker_context().get_start_method() == "forkserver":
-        from multiprocessing import forkserver  # not on Windows
+        from multiprocessing import forkserver, resource_tracker  # not on Windows
 
         worker_context().set_forkserver_preload(["engram.engines.local"])
+        resource_tracker.ensure_running()  # before the block, since it lets Ctrl-C through again when it has started
         with block_ctrl_c():
             forkserver.ensure_running()

@@ -46,14 +46,14 @@ class Buffer:
                 torch.stack([scaling[i] for scaling in scalings])[..., None].to(learner.device) for i in (0, 1)
             )
         if not learner.tasks.only_classes and rule in ("balanced", "per-class"):
-            raise ValueError(f"rule {rule} goes by classes, and not all tasks have some; choose another rule")
+            raise ValueError(f"rule {rule} needs classes, and not all tasks have them; choose another rule")
         self.learner, self.capacity, self.rule, self.store = learner, capacity, rule, store
         self.widths = dict(extra or {})
         self.offered = 0
-        """Images offered so far."""
+        """Number of images offered so far."""
         self.offered_by_class: dict[int, int] = {}
         self.filled = 0
-        """Slots in use, which are the first ones."""
+        """Number of slots in use, which are the first ones."""
         self.columns: dict[str, Tensor] = {}
         """x, y, t and the extra ones, (capacity, …) each; made when the first image comes."""
 
@@ -192,7 +192,7 @@ class Buffer:
 
         Args:
             n: Images; all, if fewer are held.
-            past: Whether images of the task at hand are left out.
+            past: Whether images of the current task are left out.
         """
         held = torch.arange(self.filled)
         if past and self.filled:

@@ -20,13 +20,15 @@ def combine(methods: Sequence[Method]) -> Method:
     """One method that does what all of these do; refused if two of them override the same hook of `SOLE`."""
     for method in methods if isinstance(methods, list | tuple) else [methods]:
         if not isinstance(method, Method):
-            raise TypeError(f"method {method!r} is none; give an instance, such as engram.EWC(coef=600), or several")
+            raise TypeError(
+                f"method {method!r} is not a method; give an instance, such as engram.EWC(coef=600), or several"
+            )
     members = tuple(member for method in methods for member in method.members())
     if not members:
         raise ValueError("no method was given; give one or more")
     if len({type(member) for member in members}) < len(members):
         names = ", ".join(type(member).__name__ for member in members)
-        raise ValueError(f"{names}: a method is there twice; a combination has each once")
+        raise ValueError(f"{names}: a method is given twice; a combination has each once")
     return members[0] if len(members) == 1 else Combined(members)
 
 

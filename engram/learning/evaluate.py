@@ -25,19 +25,20 @@ Keep = Literal["net", "logits", "features"]
 
 @dataclass(frozen=True)
 class Evaluation:
-    """What is measured besides the accuracy on all seen tasks after each task."""
+    """What is measured besides the accuracy on all tasks seen so far after each task."""
 
     mask: bool = True
-    """Predictions over the active outputs; no: over all, as in the authors' code (changes intermediate rows only)."""
+    """Predict among the active outputs; no: among all, as in the authors' code (this changes intermediate rows
+    only)."""
     forward_transfer: bool = False
-    """Measure also each task just before it is learned, and untrained."""
+    """Also measure each task just before it is learned, and with the untrained network."""
     evaluate_every: int = 0
-    """Measure the current and the first task every so many steps (the stability gap); 0: not."""
+    """Measure the current and the first task every so many steps (the stability gap); 0: never."""
     give_task_identity: bool = False
-    """Tell methods and networks which task a test image belongs to, outside task learning as well. Such results do not
-    compare with those of learners that have to do without."""
+    """Tell methods and networks which task a test image belongs to, outside task learning as well. Such results cannot
+    be compared with those of learners that are not told."""
     keep: tuple[Keep, ...] = ()
-    """What the run leaves in files beside its record: the trained `net`, the `logits` of all test data after each task,
+    """What the run keeps in a file beside its record: the trained `net`, the `logits` of all test data after each task,
     the `features` of all test data at the end."""
 
     def __post_init__(self) -> None:

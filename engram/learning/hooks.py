@@ -69,10 +69,10 @@ def check_declarations(cls: type) -> None:
             )
     for name in ("kept", "working", "needs", "target_kinds"):
         if isinstance(value := getattr(cls, name), str):
-            raise TypeError(f"{cls.__name__}.{name} is a text; write a tuple: {name} = ({value!r},)")
+            raise TypeError(f"{cls.__name__}.{name} is a string; write a tuple: {name} = ({value!r},)")
     for need in getattr(cls, "needs", ()):
         if need not in KNOWN_NEEDS:
-            raise TypeError(f"{cls.__name__} needs {need!r}, which means nothing; choose from {', '.join(KNOWN_NEEDS)}")
+            raise TypeError(f"{cls.__name__} needs {need!r}, which is unknown; choose from {', '.join(KNOWN_NEEDS)}")
     stage = getattr(cls, "gradient_stage", "add")
     if stage not in STAGES:
         raise TypeError(f"{cls.__name__}.gradient_stage {stage!r} is unknown; choose from {', '.join(STAGES)}")

@@ -30,10 +30,10 @@ Params = list[Tensor]
 
 @dataclass(frozen=True)
 class Training:
-    """How long and how each task is trained: by epochs, or by steps."""
+    """How each task is trained, and for how long."""
 
     epochs: int | tuple[int, int] = 4
-    """Epochs per task; two numbers: of the first task, and of each other."""
+    """Epochs per task; two numbers: for the first task, and for each later task."""
     steps: int = 0
     """Optimiser steps per task, reshuffling when the data are used up; 0: by epochs."""
     batch: int = 128
@@ -43,9 +43,9 @@ class Training:
     lr: Annotated[float, Log(1e-4, 1e-1)] = 1e-3
     """Learning rate; the schedule and methods (`learner.lr`) may change it."""
     momentum: float = 0.0
-    """For optimisers that have it."""
+    """Momentum, for optimisers that have it."""
     weight_decay: float = 0.0
-    """For optimisers that have it."""
+    """Weight decay, for optimisers that have it."""
     drop_last: bool = False
     """Leave out the last batch of an epoch if it is not full."""
     reset_optimizer: bool = False
@@ -53,15 +53,15 @@ class Training:
     schedule: Schedule = "constant"
     """How the learning rate falls: not at all, as half a cosine, by steps, or linearly."""
     schedule_over: Literal["task", "run"] = "task"
-    """Whether the schedule begins anew with each task."""
+    """What the schedule spans: each task, or the whole run."""
     warmup: int = 0
-    """First steps, in which the learning rate rises linearly."""
+    """Number of first steps in which the learning rate rises linearly."""
     lr_end: float = 0.0
-    """Learning rate that cosine and linear fall to."""
+    """Learning rate at which cosine and linear end."""
     lr_drops: tuple[float, ...] = (0.5, 0.75)
-    """When the schedule step multiplies the rate by `lr_factor`, as shares of the steps."""
+    """For the schedule step: shares of the steps after which the rate is multiplied by `lr_factor`."""
     lr_factor: float = 0.1
-    """What each drop of the schedule step multiplies the learning rate by."""
+    """For the schedule step: factor of the learning rate at each drop."""
     clip: float = 0.0
     """Largest norm of the gradient of all parameters together; 0: it is not clipped."""
     label_smoothing: float = 0.0
@@ -73,13 +73,13 @@ class Training:
     optimizer_options: tuple[str, ...] = ()
     """Further fields of the optimiser, such as `eps=1e-7` or `rho=0.95`; also as flags: --optimizer.eps 1e-7."""
     augment: tuple[str, ...] = ()
-    """Random changes of the images trained on: `crop4` (pad by 4 pixels and crop), `flip` (left and right)."""
+    """Random changes of the training images: `crop4` (pad by 4 pixels and crop), `flip` (left and right)."""
     boundary_every: int = 0
     """On a stream without boundaries, steps after which methods that need boundaries consolidate, as if a task had
     ended; 0: never."""
     precision: Precision = "fp32"
-    """Of the matrix products and convolutions of a training step; weights, optimiser state, losses, importances and
-    evaluation are always fp32. bf16 is refused on processors without bfloat16 products."""
+    """Precision of the matrix products and convolutions of a training step; weights, optimiser state, losses,
+    importances and evaluation are always fp32. bf16 is refused on processors without bfloat16 products."""
 
     def __post_init__(self) -> None:
         for f in fields(self):  # lists, as JSON and TOML have them, are tuples here
@@ -143,7 +143,7 @@ def check_epochs(epochs: object) -> None:
     for number in epochs if isinstance(epochs, tuple) and len(epochs) == 2 else (epochs,):
         if type(number) is not int:
             raise ValueError(
-                f"epochs {epochs!r} has the wrong type; give a whole number, or two: of the first task, of each other"
+                f"epochs {epochs!r} has the wrong type; give one whole number, or two: first task, later tasks"
             )
         if number < 1:
             raise ValueError(f"epochs {number} is out of range; give a whole number, 1 or more")
@@ -198,16 +198,16 @@ class Learner:
         self.seed = seed
         self.device = device
         self.task = 0
-        """Index of the task at hand."""
+        """Index of the current task."""
         self.steps = 0
         """Optimiser steps so far, those of helpers (a generator, say) included."""
         self.step_of_task = 0
-        """Index of the step at hand within its task, from 0."""
+        """Index of the current step within its task, from 0."""
         self.steps_of_task = 0
-        """Steps that it takes in this task in all. In `begin_task` it follows from `pass_sizes`; from the first step
+        """Number of steps in this task. In `begin_task` it follows from `pass_sizes`; from the first step
         on from the size of the method's data."""
         self.steps_before_task = self.steps_of_run = 0
-        """Steps of all tasks before this one, and of all tasks, as they follow from `pass_sizes`."""
+        """Steps of all tasks before this one, and of all tasks, computed from `pass_sizes`."""
         self.told = True
         """Whether it is told where tasks begin and end."""
         self.smooths = False
@@ -239,10 +239,8 @@ class Learner:
 
     @property
     def lr(self) -> float:
-        """The learning rate of the step at hand.
-
-        To set it is to set `base_lr`, which the schedule begins with; without a schedule both are the same. A new task
-        does not reset it; a new optimiser does.
+        """The learning rate of the current step. Setting it sets `base_lr`, which the schedule begins with; without a
+        schedule both are the same. A new task does not reset it; a new optimiser does.
         """
         return float(self.optimizer.param_groups[0]["lr"])
 
@@ -354,7 +352,7 @@ class Learner:
         return features.float()
 
     def active(self, task: int) -> slice:
-        """The outputs in play for a task: its own head, those seen so far, or all."""
+        """The active outputs for a task: its own head, those seen so far, or all."""
         if self.seen is not None:
             return slice(0, self.seen[-1] + 1 if self.seen else self.tasks.outputs)
         return self.tasks.active(task, self.task)
@@ -400,11 +398,11 @@ class Learner:
 
     @torch.no_grad()
     def predict(self, batch: Batch, mask: bool = True) -> Tensor:
-        """The likeliest of each sample's active outputs, by the network's own logits."""
+        """The likeliest active output of each sample, by the network's own logits."""
         return self.largest(self.logits(batch.x, batch.t), batch.t, batch.tasks, mask)
 
     def largest(self, scores: Tensor, t: Tensor, tasks: tuple[int, ...], mask: bool = True) -> Tensor:
-        """The largest of each sample's active outputs; without a mask, of all (a task's head is known anyway).
+        """The largest active output of each sample; without a mask, the largest of all (a task's head is known anyway).
 
         Args:
             scores: (batch, all outputs)
@@ -424,11 +422,11 @@ class Learner:
         return guess
 
     def gradients(self, batch: Batch) -> Params:
-        """Of the plain loss, leaving p.grad alone."""
+        """The gradients of the plain loss; `p.grad` is not changed."""
         return self.loss_and_gradients(batch)[1]
 
     def loss_and_gradients(self, batch: Batch) -> tuple[Tensor, Params]:
-        """The plain loss and its gradients, leaving p.grad alone."""
+        """The plain loss and its gradients; `p.grad` is not changed."""
         if fast.has_closed_form(self.net):
             return fast.loss_and_gradients(self, self.net, batch)
         with torch.enable_grad():
@@ -436,7 +434,7 @@ class Learner:
         return loss.detach(), self._gradients_of(loss)
 
     def gradients_from(self, x: Tensor, delta: Callable[[Tensor], Tensor], t: Tensor | None = None) -> Params:
-        """Of any function of the outputs, given its gradient at the logits."""
+        """The gradients of any function of the outputs, given its gradient at the logits."""
         if fast.has_closed_form(self.net):
             return fast.gradients_from(self.net, x, delta, self.precision)
         with torch.enable_grad():
@@ -448,7 +446,7 @@ class Learner:
         return [torch.zeros_like(p) if g is None else g for p, g in zip(self.params, gradients, strict=True)]
 
     def frozen(self) -> Learner:
-        """A copy as at test time, without gradients and without an optimiser's state: a teacher."""
+        """A copy in evaluation mode, without gradients and without an optimiser's state: a teacher."""
         teacher = copy.copy(self)
         teacher.net = copy.deepcopy(self.net).requires_grad_(False).eval()
         teacher.params = []

@@ -32,12 +32,12 @@ class Method:
     working: ClassVar[tuple[str, ...]] = ()
     """Attributes held while a task is trained (teachers, path integrals); in the ledger, not in checkpoints."""
     needs: ClassVar[frozenset[str]] = frozenset()
-    """Of {"boundaries", "task identity", "past data"}."""
+    """A subset of {"boundaries", "task identity", "past data"}."""
     without_boundaries: ClassVar[tuple[str, ...]] = ()
     """A field and its value, with which the method does not need the boundaries that `needs` names; a literal, so that
     tables can say so."""
     target_kinds: ClassVar[tuple[str, ...]] = ("classes",)
-    """What tasks may have to predict: of classes, values, labels. It is refused for others, so that no method treats
+    """Targets that it can train on, of classes, values, labels. It is refused for others, so that no method treats
     values or labels as classes by mistake."""
     title: ClassVar[str] = ""
     """What tables and figures call it; empty: its name."""
@@ -106,14 +106,14 @@ class Method:
         """Once, before the first task."""
 
     def curriculum(self, tasks: Tasks) -> Sequence[Task]:
-        """What is learned one after the other."""
+        """The tasks to learn, in order."""
         return tasks
 
     def begin_task(self, learner: Learner, task: Task) -> None:
         """Before a task's first step."""
 
     def data(self, task: Task) -> Data:
-        """What is drawn from while a task is learned."""
+        """The data that the batches of a task are drawn from."""
         return task.train
 
     def pass_sizes(self, images: Sequence[int]) -> list[int]:
@@ -121,7 +121,7 @@ class Method:
         return list(images)
 
     def loss(self, learner: Learner, batch: Batch) -> Tensor:
-        """What is minimised."""
+        """The loss that is minimised."""
         return learner.loss(batch)
 
     def adjust_gradients(self, learner: Learner, batch: Batch) -> None:
@@ -137,10 +137,10 @@ class Method:
         """After a task's last step, while its training data may still be read."""
 
     def scores(self, learner: Learner, x: Tensor, task: int | None) -> Tensor:
-        """Test images, (n, pixels) → (n, all outputs): the largest active one is predicted.
+        """Scores of test images, (n, all outputs): the largest active one is predicted.
 
         Args:
-            learner: As training left it.
+            learner: The learner after training.
             x: Images without their labels.
             task: Their task; None outside task learning, unless task identity is given.
         """

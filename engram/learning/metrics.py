@@ -19,17 +19,17 @@ def lower_triangle(a: AccuracyMatrix) -> AccuracyMatrix:
 
 
 def average_accuracy(a: AccuracyMatrix) -> float:
-    """Over all tasks, after the last."""
+    """Mean accuracy over all tasks, after the last task."""
     return mean(a[-1])
 
 
 def average_incremental_accuracy(a: AccuracyMatrix) -> float:
-    """The mean over time of the average over the tasks seen so far."""
+    """Mean over time of the average accuracy on the tasks seen so far."""
     return mean([mean(row) for row in lower_triangle(a)])
 
 
 def forgetting(a: AccuracyMatrix) -> float | None:
-    """How far each earlier task fell from its best before the end. None if there is no earlier task."""
+    """Mean over earlier tasks of how far the accuracy fell from its best before the end; None without earlier tasks."""
     if len(a) < 2:
         return None
     last = len(a) - 1
@@ -37,14 +37,14 @@ def forgetting(a: AccuracyMatrix) -> float | None:
 
 
 def backward_transfer(a: AccuracyMatrix) -> float | None:
-    """How later learning changed each earlier task."""
+    """Mean over earlier tasks of how later learning changed the accuracy."""
     if len(a) < 2:
         return None
     return mean([a[-1][j] - a[j][j] for j in range(len(a) - 1)])
 
 
 def forward_transfer(before: Sequence[float], untrained: Sequence[float]) -> float:
-    """What a task gains from those before it: accuracy just before it is learned, less the untrained network's.
+    """What a task gains from earlier ones: accuracy just before it is learned, minus that of the untrained network.
 
     Both run over tasks 2 … T.
     """

@@ -53,7 +53,7 @@ class Outcome:
     losses: list[float] = field(default_factory=list)
     """Mean training loss of each task."""
     running: tuple[float, int] = (0.0, 0)
-    """Summed loss and steps of the task at hand."""
+    """Summed loss and steps of the current task."""
     curve: list[dict[str, float]] = field(default_factory=list)
     """Accuracy within tasks, if asked for."""
     untrained: list[float] = field(default_factory=list)

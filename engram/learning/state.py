@@ -163,12 +163,19 @@ def beside(net: nn.Module) -> Iterator[tuple[tuple[str, str], Any]]:
     """((module or parameter, attribute), value)."""
     for name, module in net.named_modules():
         for attribute, value in vars(module).items():
-            if attribute == "training" or attribute not in OF_ALL_MODULES:
+            if attribute == "training" or (attribute not in OF_ALL_MODULES and not holds_module(value)):
                 yield (name, attribute), value
         for attribute in module._non_persistent_buffers_set:
             yield (name, attribute), getattr(module, attribute)
     for name, parameter in net.named_parameters():
         yield (name, "requires_grad"), parameter.requires_grad
+
+
+def holds_module(value: Any) -> bool:
+    """Whether it is, or has in it, a part of the network, which has a state of its own."""
+    if isinstance(value, dict):
+        return any(map(holds_module, value.values()))
+    return isinstance(value, nn.Module) or (isinstance(value, list | tuple) and any(map(holds_module, value)))
 
 
 def portable(value: Any, place: tuple[str, str]) -> Any:
@@ -179,6 +186,8 @@ def portable(value: Any, place: tuple[str, str]) -> Any:
         return generator_state(value)
     if value is None or isinstance(value, bool | int | float | str):
         return value
+    if type(value) in (set, frozenset, deque):
+        return [portable(one, place) for one in value]
     if type(value) in (list, tuple):
         return type(value)(portable(one, place) for one in value)
     if type(value) is dict:
@@ -196,6 +205,8 @@ def put_beside(net: nn.Module, changes: list[tuple[str, str, Any]]) -> None:
         now = getattr(owner, attribute, None)
         if isinstance(now, GENERATORS):
             set_generator_state(now, value)
+        elif isinstance(now, set | frozenset | deque):
+            setattr(owner, attribute, type(now)(value))
         else:
             setattr(owner, attribute, value)
 

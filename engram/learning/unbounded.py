@@ -73,7 +73,7 @@ def check_member(member: Method, kind: str, every: int) -> None:
     free = f"methods that can run here: {', '.join(methods_without_boundaries(kind))}"
     chooses = overrides(member, "data")
     if member.needs_boundaries() and not every:
-        interval = "or make up a boundary every so many steps: --boundary-every 100, Training(boundary_every=100)"
+        interval = "or set a boundary every so many steps: --boundary-every 100, Training(boundary_every=100)"
         raise ValueError(
             f"method {name} needs task boundaries, and this stream does not tell them; {free}"
             + ("" if chooses else f"; {interval}")
@@ -236,7 +236,7 @@ class StreamLoop:
                 course.checkpoint(self.place, step=done)
 
     def end_stretch(self) -> None:
-        """A boundary that was made up: the method may read the stretch once more."""
+        """A boundary set by `boundary_every`: the method may read the stretch once more."""
         finite(self.total)
         check_weights(self.learner)  # the last step is in no loss
         stretch = self.learner.tasks[self.learner.task]

@@ -23,10 +23,9 @@ def gradient_factor(coef: float) -> float:
 
 @dataclass
 class QuadraticPenalty(Method):
-    """Holds every parameter (weights, biases, all heads) near where past tasks left it.
-
-    There is no factor ½. The gradient, 2 · coef · importance · (θ − centre), is added in closed form. Nothing is held
-    in the first task, whose importances are 0. A subclass says what matters: `importance`.
+    """Keeps every parameter (weights, biases, all heads) near its value after past tasks. There is no factor ½. The
+    gradient, 2 · coef · importance · (θ − centre), is added in closed form. In the first task importances are 0. A
+    subclass defines `importance`.
     """
 
     coef: Annotated[float, Log(1e-3, 1e4)] = 1.0
@@ -73,12 +72,12 @@ class FisherPenalty(QuadraticPenalty):
     """A penalty whose importances are Fisher information."""
 
     label: Label = "predicted"
-    """Whose likelihood the Fisher takes: predicted (the authors' code), true, sampled, exact (all labels), or weighted
-    (true, times its probability: Buzzega et al., 2020)."""
+    """Label whose likelihood gives the Fisher information: predicted (the authors' code), true, sampled, exact (all
+    labels), or weighted (true, times its probability: Buzzega et al., 2020)."""
     estimator: Estimator = "sample"
     """Squared gradients per sample, or per mini-batch as in the authors' permuted-domain scripts."""
     divisor: Divisor = "images"
-    """What the sum over N images is divided by: N, N − 1 (van de Ven et al., 2022), or N rounded up to whole
+    """Divisor of the sum over N images: N, N − 1 (van de Ven et al., 2022), or N rounded up to whole
     mini-batches (Buzzega et al., 2020)."""
 
     def __post_init__(self) -> None:

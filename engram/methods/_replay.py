@@ -28,7 +28,7 @@ def teacher_of(learner: Learner) -> Learner | None:
 
 
 def share_of_now(learner: Learner) -> float:
-    """1/t: what the task at hand, the t-th, counts against all of the past."""
+    """1/t: what the current task, the t-th, counts against all of the past."""
     return 1 / (learner.task + 1)
 
 
@@ -77,7 +77,7 @@ def distilled(
 
 @dataclass
 class DrawnReplay(Method):
-    """Replays drawn images: knows how shades become network input, now and in each past task."""
+    """Replays drawn images: knows how intensities become network input, now and in each past task."""
 
     kept: ClassVar[tuple[str, ...]] = ("generator", "scales")
     working: ClassVar[tuple[str, ...]] = ("teacher",)
@@ -101,19 +101,19 @@ class DrawnReplay(Method):
     def end_task(self, learner: Learner, task: Task) -> None:
         self.scales.append((self._scaling.scale.tolist(), self._scaling.shift.tolist()))
 
-    def shades(self, x: Tensor) -> Tensor:
-        """The task's network input as shades in [0, 1]."""
+    def intensities(self, x: Tensor) -> Tensor:
+        """The task's network input as intensities in [0, 1]."""
         return x if self._plain else self._scaling.to_intensities(x)
 
-    def inputs(self, shades: Tensor, t: Tensor, tasks: tuple[int, ...]) -> Tensor:
-        """Shades as the network input of the past task that each is drawn for."""
+    def inputs(self, intensities: Tensor, t: Tensor, tasks: tuple[int, ...]) -> Tensor:
+        """Intensities as the network input of the past task that each is drawn for."""
         if self._alike:
             scaling = self._past[0]
-            return shades if scaling.plain else scaling.from_intensities(shades)
-        x = torch.empty_like(shades)
+            return intensities if scaling.plain else scaling.from_intensities(intensities)
+        x = torch.empty_like(intensities)
         for task in tasks:
             here = t == task
-            x[here] = self._past[task].from_intensities(shades[here])
+            x[here] = self._past[task].from_intensities(intensities[here])
         return x
 
 
@@ -129,15 +129,15 @@ class GenerativeReplay(DrawnReplay):
         """Images from the generator as the last task left it: (n, pixels) in [0, 1]."""
 
     def replay(self, learner: Learner, n: int) -> tuple[Tensor, Batch]:
-        """Drawn images as shades, and as a batch of the past tasks without labels; n of them, or a few more."""
+        """Drawn images as intensities, and as a batch of the past tasks without labels; n of them, or a few more."""
         past, device = learner.task, learner.device
         if learner.tasks.kind == "task":
             t = torch.arange(past, device=device).repeat_interleave(math.ceil(n / past))
             tasks = tuple(range(past))
         else:
             t, tasks = torch.full((n,), past - 1, device=device), (past - 1,)
-        shades = self.draw(len(t), self._noise)
-        return shades, Batch(self.inputs(shades, t, tasks), torch.zeros_like(t), t, tasks)
+        intensities = self.draw(len(t), self._noise)
+        return intensities, Batch(self.inputs(intensities, t, tasks), torch.zeros_like(t), t, tasks)
 
     def samples(self, learner: Learner, n: int) -> Tensor:
         return self.draw(n, learner.rng("samples"))

@@ -22,7 +22,7 @@ class KeepsImages(Method):
     capacity: int = 200
     """Images in the buffer. Not searched: methods are compared at equal memory."""
     store: Storage = "uint8"
-    """How pixels are stored: uint8 loses nothing of an 8-bit source."""
+    """How pixels are stored; uint8 loses nothing of an 8-bit source."""
 
     kept: ClassVar[tuple[str, ...]] = ("buffer",)
     needs = frozenset({"past data"})

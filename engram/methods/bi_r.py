@@ -42,18 +42,18 @@ class BIR(DrawnReplay):
     look = ("pink", "X", "-.")
 
     prior: Literal["mixture", "normal"] = "mixture"
-    """Of the latent variables: a Gaussian per class, whose mean and variance are learned; or N(0, I)."""
+    """Prior of the latent variables: a Gaussian per class, whose mean and variance are learned; or N(0, I)."""
     gate_share: Annotated[float, Log(0.05, 0.9)] = 0.1
     """Share of the decoder's hidden units that are off for a class or task; 0: there are no gates."""
     gated_by: Literal["class", "task"] = "class"
-    """What decides on the gates."""
+    """Whether each class or each task has its own gates."""
     internal: int = 0
-    """Hidden layers below the level at which the past is generated and replayed. They stay as they start, so give
+    """Hidden layers below the level at which the past is generated and replayed. They are not trained, so give
     pre-trained ones (`--weights`). 0: images are replayed."""
     targets: Literal["soft", "hard"] = "soft"
-    """Of replayed images: the old network's softened outputs (distillation), or the likeliest of them."""
+    """Targets of replayed images: the old network's softened outputs (distillation), or the likeliest class."""
     temperature: float = 2.0
-    """What logits are divided by before soft targets and outputs are compared."""
+    """Divisor of the logits before soft targets and outputs are compared."""
     latent: int = 100
     """Latent variables."""
     generative: float = 1.0
@@ -97,7 +97,7 @@ class BIR(DrawnReplay):
     def loss(self, learner: Learner, batch: Batch) -> Tensor:
         net, n = network_of(learner), len(batch.y)
         level = net.level(batch.x.flatten(1))
-        shown = level if self.internal else self.shades(batch.x.flatten(1))
+        shown = level if self.internal else self.intensities(batch.x.flatten(1))
         of_class = one_hot(batch.y, learner.tasks.outputs).to(level)
         past = None
         if self.teacher is not None:

@@ -24,8 +24,8 @@ from engram.scenarios.task import Batch, Task, Tasks, pool
 class DGR(GenerativeReplay):
     """Deep generative replay: a generator draws the past, the old network labels it (Shin et al., 2017).
 
-    A VAE of its own learns the task in as many steps as the network, beside images of its former self. By default as in
-    the code that the copied row came from (van de Ven & Tolias, September 2018). Paper row: "DGR".
+    The generator is a VAE, trained for as many steps as the network on the task and on its own earlier images. By
+    default as in the code that the copied row came from (van de Ven & Tolias, September 2018). Paper row: "DGR".
     """
 
     title = "DGR"
@@ -34,11 +34,11 @@ class DGR(GenerativeReplay):
     equal_memory = True
 
     generator_turn: Literal["after", "interleaved"] = "after"
-    """When the generator learns a task: after the network, from its own batches; or step by step with it, from the same
-    images, drawn ones included (van de Ven et al., 2022)."""
+    """When the generator learns a task: after the network, on batches of its own; or step by step with it, on the same
+    new and generated images (van de Ven et al., 2022)."""
     heads_share: bool = False
-    """Task learning: all drawn images are replayed to the head of every past task (van de Ven et al., 2022); no: each
-    head gets its own part of them."""
+    """Task learning: all generated images are replayed to the head of every past task (van de Ven et al., 2022); no:
+    each head gets its own part of them."""
     log_variance_bias: bool = True
     """Whether the generator's map to the log-variance has a bias; van de Ven et al. (2022): no."""
 
@@ -147,17 +147,17 @@ class DGR(GenerativeReplay):
     ) -> Tensor:
         """One step on images of the task and as many of its former self, drawn now or given; the loss."""
         net, optimizer, share = self.generator, self.generator_optimizer, share_of_now(learner)
-        x, shades = batch.x, self.shades(batch.x)
+        x, intensities = batch.x, self.intensities(batch.x)
         weights = torch.full((len(x),), 1 / len(x), device=learner.device)
         if self.old_generator is not None:
             if drawn is None:
                 drawn = self.old_generator.generator.draw(len(x), rng)
             x = torch.cat([x, drawn if self._plain else self._scaling.from_intensities(drawn)])
-            shades = torch.cat([shades, drawn])
+            intensities = torch.cat([intensities, drawn])
             replayed = torch.full((len(drawn),), 1 / len(drawn), device=learner.device)
             weights = torch.cat([weights * share, replayed * (1 - share)])
         noise = torch.randn(len(x), net.generator.latent, generator=rng).to(learner.device)
-        loss = weights @ vae_losses(net(x, noise), shades)
+        loss = weights @ vae_losses(net(x, noise), intensities)
         optimizer.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]
         optimizer.step()

@@ -27,7 +27,7 @@ class FDR(StoredReplay):
     look = ("yellow", "^", "-.")
 
     alpha: Annotated[float, Log(0.1, 2)] = 1.0
-    """Coefficient of the distance. The code of Buzzega et al. has one and never uses it, which is 1."""
+    """Coefficient of the distance; 1 in effect in the code of Buzzega et al., which never uses its own."""
 
     needs = frozenset({"boundaries", "past data"})
     keeps_logits = True

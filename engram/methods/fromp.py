@@ -27,7 +27,7 @@ MOST_ENTRIES = 1 << 28
 
 @dataclass
 class FROMP(KeepsImages):
-    """Functional regularisation of the memorable past: outputs on a few images per task are held (Pan et al., 2020).
+    """Functional regularisation of the memorable past: keeps the outputs on a few images per task (Pan et al., 2020).
 
     In the form of van de Ven et al. (2022).
     """

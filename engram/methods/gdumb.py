@@ -16,7 +16,7 @@ from engram.scenarios.task import Data, Task, Tasks
 
 @dataclass
 class GDumb(KeepsImages):
-    """For each task the network is trained anew, on a class-balanced buffer alone (Prabhu et al., 2020)."""
+    """For each task the network is trained from scratch, on a class-balanced buffer alone (Prabhu et al., 2020)."""
 
     title = "GDumb"
     family = "rehearsal"

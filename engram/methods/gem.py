@@ -23,9 +23,9 @@ RIDGE = 1e-3
 
 @dataclass
 class GEM(Rehearsal):
-    """Every step's gradient is turned so that it opposes no past task's (Lopez-Paz & Ranzato, 2017).
+    """The gradient of each step is projected so that it opposes that of no past task (Lopez-Paz & Ranzato, 2017).
 
-    As the authors ran it: the memory is trained on as in naive rehearsal *and* the gradient is projected, with plain
+    As Hsu et al. ran it: the memory is trained on as in naive rehearsal *and* the gradient is projected, with plain
     SGD, and every task has two slots of the memory. Paper row: "GEM". The method as published is `gem-textbook`.
     """
 
@@ -37,13 +37,13 @@ class GEM(Rehearsal):
     capacity: int = 1100
     """Images in the memory, for the whole sequence."""
     mixing: Literal["shuffled", "balanced"] = "shuffled"
-    """As in naive rehearsal; not searched here, the margin is."""
+    """As in naive rehearsal; not searched here, because the margin is."""
     margin: Annotated[float, Log(0.05, 5.0)] = 0.5
-    """Least coefficient of every past gradient in a projected one."""
+    """Smallest coefficient that each past gradient has in a projected one."""
     slots_per_task: int = 2
     """Constraints per task; the authors' code of the paper's time filled two slots per task, today's one."""
     memory_batch: int = 0
-    """Images of the memory that a step looks at, over all slots; 0: all of them."""
+    """Images of the memory that a step uses, over all slots; 0: all of them."""
 
     working = ("inputs", "matrix")
     optimizer = "sgd"

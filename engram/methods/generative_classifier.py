@@ -24,7 +24,7 @@ ROWS = 10_000
 
 @dataclass
 class GenerativeClassifier(Method):
-    """A variational autoencoder per class, trained on that class alone; the likeliest class is predicted.
+    """A variational autoencoder per class, trained on that class alone; it predicts the likeliest class.
 
     As in van de Ven, Tuytelaars & Tolias (2022), after van de Ven, Li & Tolias (2021). No class can be forgotten: later
     classes change other autoencoders.
@@ -41,8 +41,8 @@ class GenerativeClassifier(Method):
     draws: int = 50
     """Latent samples per test image and class that the likelihood is estimated from."""
     likelihood: Likelihood = "gaussian"
-    """Of a test image given its latent variables: gaussian with variance 1 (the paper's code, although training
-    minimises a cross-entropy), or bernoulli, as in training."""
+    """Likelihood of a test image given its latent variables: gaussian with variance 1 (the paper's code, although
+    training minimises a cross-entropy), or bernoulli, as in training."""
 
     working = ("scaling",)
     needs = frozenset({"boundaries"})

@@ -18,7 +18,7 @@ from engram.scenarios.task import Batch, Task, Tasks
 
 @dataclass
 class HAL(StoredReplay):
-    """Hindsight anchor learning: replay, and predictions on learned anchors may not move (Chaudhry et al., 2021).
+    """Hindsight anchor learning: replay, and a penalty on changed outputs of learned anchors (Chaudhry et al., 2021).
 
     As in the code of Buzzega et al. (2020).
     """
@@ -28,13 +28,13 @@ class HAL(StoredReplay):
     look = ("sky", "v", "-.")
 
     coef: Annotated[float, Log(0.01, 1)] = 0.1
-    """Coefficient of how far a step would move the outputs on anchors (λ)."""
+    """Coefficient of the change that a step would make to the outputs on anchors (λ)."""
     beta: float = 0.5
     """Share of the old in the running mean of the features of a task (β)."""
     gamma: Annotated[float, Log(0.01, 1)] = 0.1
-    """Coefficient that holds an anchor's features near that mean (γ)."""
+    """Coefficient of the distance of an anchor's features from that mean (γ)."""
     anchors: int = 200
-    """Room for anchors, which are kept as floats beside the buffer: one per class and task."""
+    """Largest number of anchors, which are kept as floats beside the buffer: one per class and task."""
     anchor_steps: int = 100
     """Gradient steps in which an anchor is learned."""
 

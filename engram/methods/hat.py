@@ -16,7 +16,7 @@ from engram.nets.mlp import MLPNet
 from engram.scenarios.task import Batch, Task, Tasks
 
 LARGEST = 6.0
-"""Embeddings stay within ± this."""
+"""Embeddings are clipped to ± this."""
 LARGEST_EXPONENT = 50.0
 """Of the cosh that compensates the gradient of embeddings."""
 
@@ -30,7 +30,7 @@ class HAT(Method):
     look = ("green", "v", ":")
 
     sparsity: Annotated[float, Log(0.05, 5)] = 0.75
-    """Coefficient of the share of units that the task uses and no task before it has used."""
+    """Coefficient of the share of units that the task is the first to use."""
     steepness: Annotated[float, Log(50, 800)] = 400.0
     """s_max: gates are σ(s · embedding); s rises to it within each epoch and has this value at test time."""
 
@@ -74,7 +74,7 @@ class HAT(Method):
         """1 − min(A of the unit, A of its input) for each parameter, A being how much past tasks use a unit.
 
         All inputs are used. Outputs are used by a past task if they are active for it. An embedding has 1 in the row of
-        the task at hand.
+        the current task.
         """
         net = attentive(learner)
         outputs = torch.zeros(learner.tasks.outputs, device=learner.device)

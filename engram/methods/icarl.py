@@ -38,9 +38,9 @@ class ICaRL(KeepsImages):
     """How the images of a class are selected: such that their mean feature is near the class mean, or at random."""
 
     reduction: Reduction = "mean"
-    """Of the loss over classes: mean, or sum (van de Ven et al., 2022)."""
+    """How the loss is reduced over classes: mean, or sum (van de Ven et al., 2022)."""
     temperature: float = 1.0
-    """What the old network's logits are divided by in targets; predictions are not. van de Ven et al. (2022): 2."""
+    """Divisor of the old network's logits in targets, not in predictions; van de Ven et al. (2022): 2."""
     unit_features: bool = False
     """Whether features, and the means of classes, are scaled to length 1 (Rebuffi et al.; van de Ven et al., 2022)."""
 

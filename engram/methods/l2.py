@@ -15,9 +15,9 @@ from engram.scenarios.task import Task
 
 @dataclass
 class L2(QuadraticPenalty):
-    """Every parameter is held to its value at the last boundary, all alike. Paper row: "L2".
+    """A penalty keeps every parameter near its value at the last boundary, all with the same strength. Paper row: "L2".
 
-    Outputs that no task has used yet are held to their initial values too; no other method does that.
+    This includes outputs that no task has used yet; no other method does that.
     """
 
     title = "L2"

@@ -16,7 +16,7 @@ from engram.scenarios.task import Batch, Task
 
 @dataclass
 class LwF(Method):
-    """Learning without forgetting: on new images, the old outputs are to stay (Li & Hoiem, 2016).
+    """Learning without forgetting: the old outputs are distilled on the new images (Li & Hoiem, 2016).
 
     As in the code that the copied row came from (van de Ven & Tolias, September 2018). Paper row: "LwF".
     """
@@ -26,12 +26,12 @@ class LwF(Method):
     look = ("yellow", "v", "-")
 
     temperature: Annotated[float, Log(0.5, 8)] = 2.0
-    """What logits are divided by before the outputs of then and now are compared."""
+    """Divisor of the logits before old and new outputs are compared."""
     reduction: Reduction = "mean"
-    """Of the distillation over outputs: mean (the row's code), or sum (that code since May 2019)."""
+    """How the distillation is reduced over outputs: mean (the row's code), or sum (that code since May 2019)."""
     weighting: Literal["share", "count"] = "share"
-    """In the t-th task, new to old: share, 1/t to 1 − 1/t (the row's code); count, 1 to t − 1, and 1 to 1 in class
-    learning (that code today)."""
+    """Coefficients of the new and the old loss in the t-th task: share, 1/t and 1 − 1/t (the row's code); count, 1 and
+    t − 1, but 1 and 1 in class learning (that code today)."""
 
     squared: bool = True
     """Multiply the distillation by T², so that its gradient does not shrink with T; van de Ven et al. (2022): no."""

@@ -30,7 +30,7 @@ class MAS(QuadraticPenalty):
     coef: Annotated[float, Log(1e-3, 1e4)] = 1.0
     """Coefficient of the penalty."""
     form: Literal["batch-mean", "per-sample"] = "batch-mean"
-    """Mean over mini-batches of |∂ mean of squared outputs| (the authors' code), or mean over images of
+    """Importance: mean over mini-batches of |∂ mean of squared outputs| (the authors' code), or mean over images of
     |∂ sum of squared outputs| (as published)."""
 
     @torch.no_grad()

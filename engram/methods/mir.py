@@ -14,7 +14,7 @@ from engram.scenarios.task import Batch
 
 @dataclass
 class MIR(StoredReplay):
-    """Maximally interfered retrieval: replays what the step at hand would harm most (Aljundi et al., 2019)."""
+    """Maximally interfered retrieval: replays images that the current step would harm most (Aljundi et al., 2019)."""
 
     title = "MIR"
     family = "rehearsal"

@@ -1,4 +1,4 @@
-"""Online EWC: elastic weight consolidation with one running Fisher."""
+"""Online EWC: elastic weight consolidation with one running sum of Fisher information."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from engram.scenarios.task import Task
 
 @dataclass
 class OnlineEWC(FisherPenalty):
-    """Elastic weight consolidation with one running Fisher, centred at the last boundary (Schwarz et al., 2018).
+    """Elastic weight consolidation with one running sum of Fisher information (Schwarz et al., 2018).
 
     Paper row: "Online EWC".
     """
@@ -27,7 +27,7 @@ class OnlineEWC(FisherPenalty):
     coef: Annotated[float, Log(1e-2, 1e4)] = 100.0
     """Coefficient of the penalty; Kirkpatrick's lambda is twice this."""
     decay: float = 1.0
-    """What the old Fisher is multiplied by at each boundary; the paper keeps all of it."""
+    """Factor of the old Fisher information at each boundary; 1 in the paper."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

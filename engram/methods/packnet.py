@@ -21,7 +21,7 @@ MOST = 255
 
 @dataclass
 class PackNet(Method):
-    """PackNet: after each task small weights are released for the next ones, and the rest is frozen for good.
+    """PackNet: after each task small weights are released for later tasks, and the rest is frozen for good.
 
     Mallya & Lazebnik, 2018. A task is tested with the weights of itself and of the tasks before it.
     """
@@ -31,10 +31,10 @@ class PackNet(Method):
     look = ("sky", "s", ":")
 
     prune: Annotated[float, Log(0.2, 0.95)] = 0.5
-    """Share of the weights trained in a task that it releases, the smallest of each layer; 0: as many as give all tasks
-    equally many."""
+    """Share of the weights trained in a task that it releases, the smallest of each layer; 0: the share that gives all
+    tasks equally many."""
     tuning: float = 0.5
-    """Share of a task's steps that follow on the release, with the weights that are left."""
+    """Share of a task's steps that come after the release and train the weights that are left."""
 
     kept = ("owners",)
     working = ("output_layer",)

@@ -16,7 +16,7 @@ from engram.scenarios.task import Data, Joined, Pixels, Scaling, Task, Tasks
 
 @dataclass
 class Rehearsal(Method):
-    """A buffer of random images, shared out evenly among the past tasks. Paper row: "Naive rehearsal".
+    """A buffer of random images, equally many of each past task. Paper row: "Naive rehearsal".
 
     The default of 1100 images is the paper's: as many floats as one copy of the hidden weights and one importance
     each, 2 · (1024 · 400 + 400 · 400), rounded.

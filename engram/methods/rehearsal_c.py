@@ -11,9 +11,9 @@ from engram.methods.rehearsal import Rehearsal
 
 @dataclass
 class RehearsalC(Rehearsal):
-    """Naive rehearsal that really stores 8-bit pixels, and so loses nothing of an 8-bit source.
+    """Naive rehearsal with a buffer of 8-bit pixels, which loses nothing of an 8-bit source.
 
-    Paper row: "Naive rehearsal-C", whose code only took more images.
+    Paper row: "Naive rehearsal-C", whose code only stored more images, as floats.
     """
 
     title = "Naive rehearsal-C"

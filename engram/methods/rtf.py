@@ -29,9 +29,9 @@ class RtF(GenerativeReplay):
     equal_memory = True
 
     temperature: Annotated[float, Log(0.5, 8)] = 2.0
-    """What logits are divided by before the outputs of then and now are compared."""
+    """Divisor of the logits before old and new outputs are compared."""
     reduction: Reduction = "mean"
-    """Of the distillation over outputs: mean (the row's code), or sum (that code since May 2019)."""
+    """How the distillation is reduced over outputs: mean (the row's code), or sum (that code since May 2019)."""
     generative: float = 1.0
     """Coefficient of the autoencoder's loss next to the classifier's."""
 
@@ -63,13 +63,13 @@ class RtF(GenerativeReplay):
 
     def loss(self, learner: Learner, batch: Batch) -> Tensor:
         assert isinstance(learner.net, FeedbackNet)
-        n, x, shades = len(batch.y), batch.x, self.shades(batch.x)
+        n, x, intensities = len(batch.y), batch.x, self.intensities(batch.x)
         if self.teacher is not None:
             drawn, past = self.replay(learner, n)
-            x, shades = torch.cat([x, past.x]), torch.cat([shades, drawn])
+            x, intensities = torch.cat([x, past.x]), torch.cat([intensities, drawn])
         noise = torch.randn(len(x), self.generator.latent, generator=self._noise).to(x.device)
         logits, output = learner.net.both(x, noise)
-        losses = self.generative * vae_losses(output, shades)
+        losses = self.generative * vae_losses(output, intensities)
         new = learner.loss_of(logits[:n], batch) + losses[:n].mean()
         if self.teacher is None:
             return new

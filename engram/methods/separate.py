@@ -32,7 +32,7 @@ class Separate(Method):
     look = ("black", "D", ":")
 
     layers: tuple[int, ...] = ()
-    """Hidden layers of each network; empty: as the network that is asked for. The 2022 paper has 100 and 100."""
+    """Hidden layers of each network; empty: those of --net. The 2022 paper has 100 and 100."""
 
     kept = ("stored", "owner")
     working = ("initial",)

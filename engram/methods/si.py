@@ -15,7 +15,8 @@ from engram.scenarios.task import Batch, Task
 
 @dataclass
 class SI(QuadraticPenalty):
-    """Synaptic intelligence: what a parameter's path contributed to the fall of the loss (Zenke et al., 2017).
+    """Synaptic intelligence: how much a parameter's changes contributed to the decrease of the loss (Zenke et al.,
+    2017).
 
     Paper row: "SI".
     """
@@ -33,10 +34,10 @@ class SI(QuadraticPenalty):
     clamp: bool = False
     """Set negative contributions to 0; the authors' code does not."""
     path_of: Literal["loss", "total"] = "loss"
-    """Whose gradient the path follows: the loss alone, or loss and penalty (van de Ven et al., 2022)."""
+    """Gradient that the path follows: of the loss alone, or of loss and penalty (van de Ven et al., 2022)."""
     clip_each: float = 0.0
-    """Largest absolute value of each element of the gradient, the penalty's included; 0: not clipped. Buzzega et al.
-    (2020) have 1, and the path of the clipped gradient."""
+    """Largest absolute value of each element of the gradient, with the penalty's; 0: not clipped. Buzzega et al. (2020)
+    have 1, and use the clipped gradient for the path."""
 
     working = ("path",)
     gradient_stage = "read"  # the path is that of the loss, without anybody's penalty

@@ -50,7 +50,7 @@ def recipe_class(maker: Maker) -> type[ModuleRecipe]:
     own: list[tuple[str, Any, Any]] = []
     for parameter in further:
         if parameter.default is parameter.empty:
-            raise ValueError(f"net {name}: give {parameter.name} a default; only shape and outputs are handed in")
+            raise ValueError(f"net {name}: give {parameter.name} a default; only shape and outputs are passed")
         own.append((parameter.name, hints.get(parameter.name, type(parameter.default)), parameter.default))
     cls = make_dataclass(name, own, bases=(ModuleRecipe,), frozen=True)
     cls.__module__, cls.__doc__ = __name__, maker.__doc__ or f"{name}, a network of one's own."

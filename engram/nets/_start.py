@@ -21,10 +21,10 @@ class Start:
     """Pre-trained weights, and what stays as it is."""
 
     weights: str = ""
-    """A file of weights, .safetensors or a state dict; empty: the network as it is drawn. An output layer of another
-    size stays as it is drawn."""
+    """A file of weights, .safetensors or a state dict; empty: random weights. An output layer of another size keeps its
+    random weights."""
     freeze: Freeze = "none"
-    """backbone: everything but the output layer stays as it is, and behaves as at test time."""
+    """backbone: only the output layer is trained; the rest is fixed, and behaves as at test time."""
 
     def __post_init__(self) -> None:
         if self.freeze not in ("none", "backbone"):

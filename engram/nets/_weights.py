@@ -22,10 +22,17 @@ LENGTH = 8
 def weights_hash(path: str) -> str:
     """Names the content of a file."""
     try:
-        stat = Path(path).stat()
+        stat = check_regular(path).stat()
         return content_of_file(path, stat.st_mtime_ns, stat.st_size)
     except OSError as error:
         raise ValueError(f"weights {path} cannot be read: {error.strerror}") from error
+
+
+def check_regular(path: str) -> Path:
+    """Refuses a pipe or a device, which would be waited for, or read, without end."""
+    if Path(path).exists() and not Path(path).is_file():
+        raise OSError(0, "it is not a regular file")
+    return Path(path)
 
 
 @cache
@@ -38,7 +45,7 @@ def content_of_file(path: str, changed: int, size: int) -> str:
 def read_weights(path: str) -> dict[str, Tensor]:
     """The tensors of a file by name."""
     try:
-        if Path(path).suffix == ".safetensors":
+        if check_regular(path).suffix == ".safetensors":
             return parse_safetensors(Path(path).read_bytes())
         found = torch.load(path, map_location="cpu", weights_only=True)
     except OSError as error:

@@ -27,7 +27,7 @@ class CNN(Net):
     """
 
     heads: HeadInit = "random"
-    """Initial output layer: PyTorch's default, or all zeros (Zenke et al.'s habit)."""
+    """Initial output layer: PyTorch's default, or all zeros (as in Zenke et al.)."""
 
     def __post_init__(self) -> None:
         check_head_init(self.heads)

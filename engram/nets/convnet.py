@@ -24,7 +24,7 @@ class ConvNet(Net):
     dropout: float = 0.0
     """Share of features that is dropped in training, just before the output layer."""
     heads: HeadInit = "random"
-    """Initial output layer: PyTorch's default, or all zeros (Zenke et al.'s habit)."""
+    """Initial output layer: PyTorch's default, or all zeros (as in Zenke et al.)."""
 
     def __post_init__(self) -> None:
         check_head_init(self.heads)

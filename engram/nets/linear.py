@@ -15,7 +15,7 @@ class Linear(Net):
     """The output layer alone: for features of another network, and as a floor for deeper ones."""
 
     heads: HeadInit = "random"
-    """Initial output layer: PyTorch's default, or all zeros (Zenke et al.'s habit)."""
+    """Initial output layer: PyTorch's default, or all zeros (as in Zenke et al.)."""
 
     def __post_init__(self) -> None:
         check_head_init(self.heads)

@@ -22,7 +22,7 @@ class MLP(Net):
     hidden: tuple[int, ...] = (400, 400)
     """Sizes of the hidden layers."""
     heads: HeadInit = "random"
-    """Initial output layer: PyTorch's default, or all zeros (Zenke et al.'s habit)."""
+    """Initial output layer: PyTorch's default, or all zeros (as in Zenke et al.)."""
     init: Init = "torch"
     """Initial layers: PyTorch's default, or weights uniform within ±√(6 / (inputs + outputs)) and biases 0 (Glorot &
     Bengio, 2010)."""

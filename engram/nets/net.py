@@ -1,4 +1,4 @@
-"""What describes a network: a recipe that is built for images of some shape and a number of outputs."""
+"""Recipes of networks, which are built for images of some shape and a number of outputs."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from engram.core.streams import own_global_generators
 
 HeadInit = Literal["random", "zero"]
 Shape = tuple[int, ...]
-"""Of one input: (channels, height, width) of an image, (features,) of a vector."""
+"""The shape of one input: (channels, height, width) of an image, (features,) of a vector."""
 
 
 class Layer(NamedTuple):
-    """A step of a network, for people."""
+    """A layer of a network, in words."""
 
     name: str
     activation: tuple[int, ...]
@@ -34,14 +34,14 @@ class Net(ABC):
     """A recipe of a network; its fields are what can be chosen."""
 
     small: ClassVar[Mapping[str, Any]] = MappingProxyType({})
-    """Values of fields that make it small: what `engram check` trains."""
+    """Values of fields that make it small, for `engram check`."""
 
     @abstractmethod
     def build(self, shape: Shape, outputs: int) -> nn.Module:
         """The network for images of this shape; draws from PyTorch's global generator."""
 
     def layers(self, shape: Shape, outputs: int) -> list[Layer]:
-        """Its steps in order, for people: by default all layers that have parameters."""
+        """Its layers in order, in words: by default all that have parameters."""
         return layers_of(build_for_show(self, shape, outputs), math.prod(shape))
 
     @classmethod

@@ -98,11 +98,11 @@ class FeedbackNet(nn.Module):
         return self.classifier.layers[-1](features), self.generator(features, noise)
 
 
-def vae_losses(output: VAEOutput, shades: Tensor) -> Tensor:
-    """Of each image: cross-entropy of the pixels, whose shades lie in [0, 1], and KL to the prior, both per pixel."""
+def vae_losses(output: VAEOutput, intensities: Tensor) -> Tensor:
+    """Per image: cross-entropy of the pixels, intensities in [0, 1], and KL divergence to the prior, both per pixel."""
     logits, mean, log_variance = output
-    reconstruction = binary_cross_entropy_with_logits(logits, shades, reduction="none").mean(1)  # (batch,)
-    return reconstruction + kl_to_prior(mean, log_variance) / shades.shape[1]
+    reconstruction = binary_cross_entropy_with_logits(logits, intensities, reduction="none").mean(1)  # (batch,)
+    return reconstruction + kl_to_prior(mean, log_variance) / intensities.shape[1]
 
 
 def kl_to_prior(mean: Tensor, log_variance: Tensor) -> Tensor:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from matplotlib.figure import Figure
 
-from engram.report.selection import select_runs
+from engram.report.selection import left_out, select_runs
 from engram.report.style import GREY, FigureRecipe, legend_beside, look, panels, styled
 from engram.runs.records import Record
 
@@ -27,7 +27,7 @@ class Curves(FigureRecipe):
     scenario: str = "split-mnist/class"
     """Scenario of the records."""
     methods: tuple[str, ...] = ()
-    """Methods, in this order; all that have records if none is named."""
+    """Methods, in this order; if none is named, all that have records, in the default setting if any are."""
     seeds: tuple[int, ...] = ()
     """Only these seeds."""
     within: bool = False
@@ -36,11 +36,14 @@ class Curves(FigureRecipe):
     @styled()
     def draw(self, records: Sequence[Record]) -> Figure:
         if self.within:
-            measured = [r for r in records if r.curve and len(r.accuracy) > 1]  # offline has nothing inside
-            if not measured:
+            records = [r for r in records if r.curve and len(r.accuracy) > 1]  # offline has nothing inside
+            if not records:
                 raise ValueError("no record has a curve within tasks; make some with engram run … --evaluate-every 10")
-            return draw_within(select_runs(measured, self.scenario, self.methods, self.seeds), self.scenario)
-        return draw_between(select_runs(records, self.scenario, self.methods, self.seeds), self.scenario)
+        runs = select_runs(records, self.scenario, self.methods, self.seeds)
+        fig = (draw_within if self.within else draw_between)(runs, self.scenario)
+        if others := left_out(records, self.scenario, self.seeds, runs, self.methods):
+            fig.supxlabel(others, fontsize=7.5, color=GREY)
+        return fig
 
 
 def draw_between(runs: dict[str, list[Record]], scenario: str) -> Figure:

@@ -12,7 +12,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from numpy.typing import NDArray
 
-from engram.report.selection import select_runs
+from engram.report.selection import left_out, select_runs
 from engram.report.style import BLACK, COLOUR_MAP, GREY, FigureRecipe, look, panels, styled
 from engram.runs.records import Record
 from engram.studies.catalog import find_study, results_of
@@ -43,13 +43,14 @@ class MatrixFigure(FigureRecipe):
     scenario: str = "split-mnist/class"
     """Scenario of the records."""
     methods: tuple[str, ...] = ()
-    """Methods, in this order; all that have records if none is named."""
+    """Methods, in this order; if none is named, all that have records, in the default setting if any are."""
     seeds: tuple[int, ...] = ()
     """Only these seeds."""
 
     @styled()
     def draw(self, records: Sequence[Record]) -> Figure:
         runs = select_runs(records, self.scenario, self.methods, self.seeds)
+        others = left_out(records, self.scenario, self.seeds, runs, self.methods)
         runs = {method: found for method, found in runs.items() if len(found[0].accuracy) > 1}  # offline has one row
         if not runs:
             raise ValueError(f"no records of {self.scenario} have more than one row")
@@ -61,7 +62,7 @@ class MatrixFigure(FigureRecipe):
         )
         fig.set_label(f"Accuracy in percent on each task after each task: {self.scenario}")
         remarks = stand_ins(record for found in runs.values() for record in found)
-        fig.suptitle("\n".join([self.scenario, *remarks]), fontsize=8.5, color=GREY)
+        fig.suptitle("\n".join([self.scenario, *remarks, *filter(None, [others])]), fontsize=8.5, color=GREY)
         for ax, (method, found) in zip(axes, runs.items(), strict=False):
             a = mean_matrix(found)
             image = ax.imshow(a, vmin=0, vmax=100, cmap=COLOUR_MAP)

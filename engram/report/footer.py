@@ -60,8 +60,8 @@ def tests_text(study: Study, cells: Sequence[Cell]) -> list[str]:
     rest = len(tests) - len(counted)
     if rest:
         lines.append(
-            f"{count(rest, 'cell')} without p: fewer than {pairs_needed()} common seeds on which the accuracies differ "
-            "can show nothing."
+            f"{count(rest, 'cell')} without p: a test can show something only with {pairs_needed()} or more common "
+            "seeds on which the accuracies differ."
         )
     return lines
 

@@ -148,7 +148,7 @@ def draw_samples(tasks: Tasks, task: Task, count: int) -> list[tuple[NDArray[np.
         if len(rows := (y == classes[i % len(classes)]).nonzero()[:, 0]) > i // len(classes)
     ]
     if len(tasks.shape) != 3:
-        raise ValueError("samples can be drawn of images only, and these data are other arrays")
+        raise ValueError("samples can be drawn from images only, and these data are other arrays")
     channels, height, width = tasks.shape
     x = task.train.pixels(torch.tensor(picked)).reshape(-1, channels, height, width).numpy()
     first = head.start if tasks.kind == "task" else 0

@@ -46,21 +46,43 @@ def select_runs(
     """Finished records of a scenario by method, each seed once: the methods that are asked for, else all.
 
     If some runs of a method have the default setting, those are meant; else all runs, which then must share a setting.
+    If no method is named, and some have runs with the default setting, the others are left out: they were trained
+    otherwise.
     """
-    by_method: dict[str, list[Record]] = {}
-    for record in finished(records, scenario, seeds):
-        by_method.setdefault(record.method, []).append(record)
+    by_method = group_by_method(records, scenario, seeds)
     for method in methods:
         if method not in by_method:
             there = ", ".join(sorted(by_method))
             raise ValueError(f"no finished records of {method} in {scenario}; there are: {there}")
-    return {method: select_setting(by_method[method]) for method in methods or in_order(by_method)}
+    usual = [] if methods else [method for method, runs in by_method.items() if runs_of_default(runs)]
+    return {method: select_setting(by_method[method]) for method in methods or in_order(usual or by_method)}
+
+
+def left_out(
+    records: Sequence[Record], scenario: str, seeds: Sequence[int], shown: Iterable[str], asked: Sequence[str]
+) -> str:
+    """Which methods have records that a figure does not show, if none was asked for."""
+    others = [] if asked else in_order(group_by_method(records, scenario, seeds).keys() - set(shown))
+    return f"in other settings than the default, not shown: {', '.join(others)}" if others else ""
+
+
+def group_by_method(records: Sequence[Record], scenario: str, seeds: Sequence[int]) -> dict[str, list[Record]]:
+    """Finished records of a scenario by method."""
+    by_method: dict[str, list[Record]] = {}
+    for record in finished(records, scenario, seeds):
+        by_method.setdefault(record.method, []).append(record)
+    return by_method
+
+
+def runs_of_default(runs: Sequence[Record]) -> list[Record]:
+    """Those of a method's runs in a scenario that have its default setting."""
+    usual = usual_setting(runs[0].scenario, runs[0].method)
+    return [record for record in runs if setting_of_record(record) == usual]
 
 
 def select_setting(runs: Sequence[Record]) -> list[Record]:
     """The runs with the default setting if there are some, else all; each seed once."""
-    usual = usual_setting(runs[0].scenario, runs[0].method)
-    meant = [record for record in runs if setting_of_record(record) == usual] or list(runs)
+    meant = runs_of_default(runs) or list(runs)
     refuse_several(meant)
     by_seed: dict[int, Record] = {}
     for record in meant:

@@ -93,7 +93,7 @@ def check_metrics_argument(values: Any) -> tuple[Any, ...]:
                 "(logits, targets, active)"
             )
         if not metric.is_measured:
-            raise ValueError(f"metric {METRICS.name_of(metric)} is read from the record: it need not be asked for")
+            raise ValueError(f"metric {METRICS.name_of(metric)} is computed from every record: you need not ask for it")
         found.append(metric)
     names = [METRICS.name_of(metric) for metric in found]
     for name, metric in zip(names, found, strict=True):

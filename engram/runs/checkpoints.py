@@ -19,6 +19,10 @@ MARK = b"engram checkpoint 2"
 """What a file of checkpoints begins with; files of version 0.1 have no such line, and are not used."""
 
 
+FILES = "task-*.pt"
+"""What files of checkpoints are called. Nothing else in a folder is read, or removed."""
+
+
 class Checkpoints:
     """The checkpoints of one run: a folder, named by the run's key, with the latest, written whole or not at all."""
 
@@ -38,11 +42,11 @@ class Checkpoints:
         path = self.folder / name
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
-            older = list(self.folder.glob("*.pt"))  # not parts: another process may be writing one
+            older = [old for old in self.folder.glob(FILES) if not old.is_dir()]  # no parts: another may write one
             write_whole(path, content)
         except OSError as error:
             if not self.failed:
-                self.say(f"{path} cannot be written: {error.strerror}; the run goes on, but could not be resumed there")
+                self.say(f"{path} cannot be written: {error.strerror}; the run continues, but cannot resume there")
             self.failed = True
             return
         for old in older:
@@ -55,7 +59,7 @@ class Checkpoints:
             try:
                 return unpacked(read_whole(path), self.key)
             except Exception as error:  # torch.load raises many types
-                self.say(f"{path}: not a whole checkpoint of this run ({describe_damage(error)}), left aside")
+                self.say(f"{path}: not a whole checkpoint of this run ({describe_damage(error)}), ignored")
         return None
 
     def content(self) -> bytes | None:
@@ -63,7 +67,11 @@ class Checkpoints:
         return next((path.read_bytes() for path in self.newest_first()), None)
 
     def newest_first(self) -> list[Path]:
-        return sorted(self.folder.glob("*.pt"), key=lambda path: path.stat().st_mtime_ns, reverse=True)
+        found = list(self.folder.glob(FILES))
+        files = [path for path in found if path.is_file()]
+        for path in {*found} - {*files}:  # a pipe would be waited for
+            self.say(f"{path}: not a regular file, left aside")
+        return sorted(files, key=lambda path: path.stat().st_mtime_ns, reverse=True)
 
 
 def file_name(checkpoint: Checkpoint) -> str:

@@ -103,7 +103,7 @@ def rule_values(rule: Mapping[str, Any], name: ScenarioName, members: Sequence[s
         for field, listed in rule.get("by_kind", {}).items():
             known = name.kind in KINDS_LISTED
             value = listed[KINDS_LISTED.index(name.kind) if known else -1]
-            yield f"{prefix}.{field}", value, source if known else f"{source} for class, in want of one"
+            yield f"{prefix}.{field}", value, source if known else f"{source} for class, because none is published"
 
 
 def read_value(field: str, value: Any) -> Any:

@@ -61,7 +61,8 @@ class Doctor:
         """Torn lines, duplicates, keys and averages that do not agree with the rest of their record."""
         bad: dict[int, str] = {}
         seen: dict[str, int] = {}
-        for number, line in enumerate(lines_of(read_whole(file)), 1):
+        lines = lines_of(read_whole(file))
+        for number, line in enumerate(lines, 1):
             if not line.strip():
                 continue
             record = sound_record(line.decode(errors="replace").removeprefix("\ufeff"))
@@ -76,8 +77,9 @@ class Doctor:
                     bad[number] = f"run {record.key} is recorded in line {seen[record.key]} already"
                 seen.setdefault(record.key, number)
         self.finished |= seen.keys()
-        remedy = "take the line out; if it was a run, the same command makes it again"
-        mend = lambda: self.take_out(file, set(bad))  # noqa: E731 (all lines of a file at once)
+        remedy = "remove the line; if it was a run, the same command makes it again"
+        to_take = {number: lines[number - 1] for number in bad}
+        mend = lambda: self.take_out(file, to_take)  # noqa: E731 (all lines of a file at once)
         return [
             Finding(f"{file}, line {number}", what, remedy, mend if number == max(bad) else None)
             for number, what in bad.items()
@@ -119,6 +121,9 @@ class Doctor:
             if file.suffix != ".pt":
                 yield self.removal(file, "part of a checkpoint that was not finished")
                 continue
+            if not file.is_file():
+                yield self.removal(file, "not a regular file")
+                continue
             try:
                 unpacked(read_whole(file), path.name)
                 whole += 1
@@ -126,7 +131,7 @@ class Doctor:
                 yield self.removal(file, f"not a whole checkpoint of this run ({describe_damage(error)})")
         self.unfinished += whole > 0
         if not any(path.iterdir()):
-            yield Finding(str(path), "no checkpoint in it", "remove it", path.rmdir)
+            yield Finding(str(path), "no checkpoint in it", "remove it", lambda: remove_empty({path, path.parent}))
 
     def removal(self, path: Path, what: str) -> Finding:
         return Finding(str(path), what, "remove it", lambda: self.remove(path))
@@ -137,8 +142,10 @@ class Doctor:
         shutil.move(path, target)
         remove_empty({path.parent, path.parent.parent} - {self.folder})
 
-    def take_out(self, file: Path, numbers: set[int]) -> None:
+    def take_out(self, file: Path, bad: dict[int, bytes]) -> None:
         """Rewrite a file of records without some of its lines, in place, while everybody else waits for its lock.
+
+        A line that is another one by now stays.
 
         Another file in its place would lose what a process appends that has opened this one.
         """
@@ -147,7 +154,7 @@ class Doctor:
             content = read_whole(file)
             with opened(self.copy_place(file), os.O_WRONLY | os.O_CREAT | os.O_EXCL) as copy:
                 write_all(copy, content)
-            kept = [line for number, line in enumerate(lines_of(content), 1) if number not in numbers]
+            kept = [line for number, line in enumerate(lines_of(content), 1) if bad.get(number) != line]
             os.ftruncate(handle, 0)
             os.lseek(handle, 0, os.SEEK_SET)
             write_all(handle, b"".join(line + b"\n" for line in kept if line.strip()))

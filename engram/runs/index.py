@@ -82,6 +82,8 @@ class IndexedFile:
             if not self.place.is_file():
                 return
             with closing(sqlite3.connect(f"file:{self.place}?mode=ro", uri=True, timeout=5)) as base:
+                if list(base.execute("SELECT 1 FROM sqlite_master WHERE type IN ('view', 'trigger') LIMIT 1")):
+                    return  # not ours: reading a view may take without end
                 values = dict(base.execute("SELECT name, value FROM state"))
                 if values.pop("format", "") != INDEX_FORMAT:
                     return

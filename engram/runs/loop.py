@@ -75,7 +75,7 @@ class Loop:
         self.method = copy.deepcopy(method)
         drawn = spec.scenario.tasks(seed, spec.device).for_batch(self.training.batch)
         if drawn.stream is not None:
-            raise ValueError("a loop of your own goes from task to task, and this stream tells no boundaries; use run")
+            raise ValueError("your own loop goes from task to task, and this stream tells no boundaries; use run")
         check_method_here(self.method, drawn, self.training, self.evaluation)
         check_targets(self.method, drawn)
         self._guard = StateGuard(self.method)
@@ -97,7 +97,7 @@ class Loop:
         """
         number = self._done
         if number >= len(self.tasks) or task is not self.tasks[number]:
-            raise ValueError("tasks are learned once each and in their order: for task in loop.tasks")
+            raise ValueError("each task is learned once, in order: for task in loop.tasks")
         learner, method = self.learner, self.method
         if number:
             self._guard.at_boundary()

@@ -49,7 +49,7 @@ class Record:
     average_incremental_accuracy: float | None = None
     """Mean over time of the average accuracy on the tasks seen so far."""
     forward_transfer: float | None = None
-    """What a task gains from those before it, if it was measured."""
+    """What a task gains from earlier tasks, if it was measured."""
     pooled_accuracy: float | None = None
     """Accuracy on all test samples of all tasks together."""
     losses: list[float] = field(default_factory=list)
@@ -63,16 +63,16 @@ class Record:
     memory: dict[str, dict[str, int]] = field(default_factory=dict)
     """Bytes by attribute of the method: `kept` across a task boundary, and `working` while it trains."""
     search: dict[str, Any] = field(default_factory=dict)
-    """Of a search's runs: `stage` (trial or final), `selected_on` (holdout or test), and the `point` of the grid."""
+    """For runs of a search: `stage` (trial or final), `selected_on` (holdout or test), and the `point` of the grid."""
     scores: list[str] = field(default_factory=list)
-    """What each task is scored by, in percent, if not all are by accuracy. `accuracy` then has these scores, and
+    """The score of each task, in percent, if not all are accuracies. `accuracy` then has these scores, and
     averages are over them."""
     extra: dict[str, list[list[Any]]] = field(default_factory=dict)
-    """By metric on logits: entry [i][j], a number or a list of numbers, on task j after task i."""
+    """Results of metrics on logits, by name: entry [i][j], a number or a list of numbers, on task j after task i."""
     environment: dict[str, Any] = field(default_factory=dict)
     """Versions, commit, processor, threads and the sources of the data."""
     error: str | None = None
-    """The traceback, where the run failed."""
+    """The traceback, if the run failed."""
     reused: bool = field(default=False, compare=False)
     """Whether it was read rather than run; not written."""
     left: Any = field(default=None, compare=False, repr=False)
@@ -159,7 +159,7 @@ class UnwritableError(OSError):
     def __init__(self, what: str, path: Path, error: OSError) -> None:
         super().__init__(
             f"{what} cannot be written to {path}: {error.strerror or error}. What was recorded before is kept; "
-            "when that is mended, the same command goes on from there"
+            "once this is solved, the same command continues from there"
         )
 
 

@@ -80,11 +80,11 @@ def run(
         net: A recipe of a network (by default an MLP), an `nn.Module` class with a constructor `(shape, outputs)`, or a
             function of these two that returns a module. Such a module gets images as (n, channels, height, width).
         training: How long and how each task is trained; by default 4 epochs with the method's optimiser.
-        evaluation: What is measured besides the accuracy on all seen tasks after each task.
+        evaluation: What is measured besides the accuracy on all tasks seen so far after each task.
         threads: Threads of the run; bits depend on it.
         device: `cpu`, `cuda`, `mps` or `auto`.
-        memory_budget: Bytes that the method may keep across a boundary: sizes a buffer, refuses what cannot fit.
-        weights: A file of weights that the network starts from: safetensors, or a saved state dict.
+        memory_budget: Bytes that the method may keep across a boundary: sets the size of a buffer, and refuses what
+        cannot fit. weights: A file of weights that the network starts from: safetensors, or a saved state dict.
         freeze: `backbone`: only the output layer is trained.
         out: A folder for the record: an interrupted run goes on where it stopped, a recorded one is not run again.
         watch: Called with the progress now and then: every 50 steps and after each task. `progress.learner` has the
@@ -184,7 +184,7 @@ def compute(
     try:
         found = outcome(resume)
     except MisfitError as error:
-        say(f"{spec}: {error}; it starts anew")
+        say(f"{spec}: {error}; it starts again")
         found = outcome(None)
     return replace(complete_record(record, found), left=Left(found.kept, spec) if found.kept else None)
 

@@ -19,6 +19,8 @@ LARGEST_SETTING = sys.float_info.max
 """Bound on the numbers of a spec, some of which are coefficients of any size: each can be converted to a float."""
 DEEPEST = 20
 """Bound on how deep objects and lists may be nested; specs of the package have 4 levels."""
+LONGEST_TEXT = 100_000
+"""Bound on the characters of names and values; tables that show longer ones take minutes. Tracebacks have none."""
 CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 """Characters that command a terminal, turn the direction of text, or cannot be written; not line ends and tabs."""
 MAY_HOLD_CONTROL = re.compile(CONTROL.pattern + r"|\\[bfr]|\\u(?:00[01789]|202|206|d[89a-f])", re.IGNORECASE)
@@ -32,7 +34,7 @@ AT = ("step", "task", "current", "first")
 def is_sound_record(record: Record) -> bool:
     """Whether everything that reads records can rely on the types and bounds of this one."""
     return (
-        all(isinstance(text, str) for text in (record.key, record.scenario, record.method, record.status))
+        all(is_text(text) for text in (record.key, record.scenario, record.method, record.status))
         and (record.error is None or isinstance(record.error, str))
         and is_whole(record.seed)
         and all(value is None or is_bounded(value) for value in (getattr(record, name) for name in RECORDED_METRICS))
@@ -45,7 +47,7 @@ def is_sound_record(record: Record) -> bool:
         and is_memory(record.memory)
         and is_extra(record.extra)
         and isinstance(record.scores, list)
-        and all(isinstance(text, str) for text in record.scores)
+        and all(is_text(text) for text in record.scores)
         and all(is_plain(value) for value in (record.spec, record.environment, record.search))
         and is_spec(record.spec)
         and isinstance(record.environment, dict)
@@ -111,7 +113,11 @@ def is_measured(value: Any, deepest: int = 3) -> bool:
 
 def is_names(value: Any) -> bool:
     """Whether it is text by name."""
-    return isinstance(value, dict) and all(isinstance(text, str) for text in value.values())
+    return isinstance(value, dict) and all(is_text(text) for part in value.items() for text in part)
+
+
+def is_text(value: Any) -> bool:
+    return isinstance(value, str) and len(value) <= LONGEST_TEXT
 
 
 def is_whole(value: Any) -> bool:
@@ -133,8 +139,10 @@ def are_bounded(values: Any) -> bool:
 
 
 def is_plain(value: Any, deepest: int = DEEPEST) -> bool:
-    """Whether it is JSON of a bounded depth whose numbers can be converted to floats."""
+    """Whether it is JSON of a bounded depth, with bounded text, whose numbers can be converted to floats."""
     if isinstance(value, dict | list):
-        inside = value.values() if isinstance(value, dict) else value
+        inside = [*value, *value.values()] if isinstance(value, dict) else value
         return deepest > 0 and all(is_plain(one, deepest - 1) for one in inside)
+    if isinstance(value, str):
+        return is_text(value)
     return not isinstance(value, int) or abs(value) <= LARGEST_SETTING

@@ -299,7 +299,7 @@ def images_of(name: str, fingerprint: str) -> Images:
     """An image set by name, refused where its content is not the one that a spec names."""
     found = images(name)
     if found.fingerprint != fingerprint:
-        raise SpecError(f"image set {name} here is {found.fingerprint}, the spec was made with {fingerprint}")
+        raise SpecError(f"dataset {name} here has content {found.fingerprint}, the spec was made with {fingerprint}")
     return found
 
 

@@ -1,4 +1,4 @@
-"""MNIST-360: digits that turn as they come, in a stream without boundaries (Buzzega et al., 2020)."""
+"""MNIST-360: digits that rotate along the stream, in a stream without boundaries (Buzzega et al., 2020)."""
 
 from __future__ import annotations
 
@@ -80,9 +80,9 @@ class TurningPixels(Pixels):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class MNIST360(Scenario):
-    """Digits 0 to 8 in 27 stages of two digits each, turned a little further with every image (Buzzega et al., 2020).
+    """Digits 0 to 8 in 27 stages of two digits each, rotated a little further with every image (Buzzega et al., 2020).
 
-    One pass without boundaries, and one score at its end. The batch size is part of the stream: each batch has the two
+    One epoch without boundaries, and one score at its end. The batch size is part of the stream: each batch has the two
     digits of its stage in the ratio of what is left of them. Each image is an independent draw from its chunk, with
     replacement. The network has ten outputs.
     """

@@ -27,14 +27,14 @@ class Repeat(Split):
 
     The first tasks bring the new classes, as in a split; `length` tasks in all. A class comes back with all its images
     and, but for `task` and `domain`, with its output. If a task without new classes draws none at all, it draws again.
-    With the order `cyclic` nothing is drawn: the tasks of the split come back in turn.
+    With the order `cyclic` nothing is drawn: the tasks of the split are repeated in the same order.
     """
 
     name = "repeating-split"
 
     order: RepeatOrder = "fixed"  # type: ignore[assignment]
     """fixed, shuffled or numpy: the order in which classes first come, as in a split, and they come back at random;
-    cyclic: the tasks of the split in turn, again and again."""
+    cyclic: the tasks of the split, repeated in the same order."""
     length: int = 0
     """Number of tasks; 0: twice as many as the split has."""
     probabilities: tuple[float, ...] = (0.2,)

@@ -26,9 +26,9 @@ ROTATED_AT_ONCE = 128
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Rotate(Scenario):
-    """Each task has all classes of one dataset, turned by its own angle.
+    """Each task has all classes of one dataset, rotated by its own angle.
 
-    The padded image is turned counter-clockwise about its centre on a canvas of the same size; what comes from outside
+    The padded image is rotated counter-clockwise about its centre on a canvas of the same size; what comes from outside
     is black. `task`: each task has a head of all classes. `domain`: one head for all tasks. `class`: each class at
     another angle is a new class. `iid`: each task has all angles.
     """

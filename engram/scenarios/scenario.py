@@ -58,12 +58,12 @@ class Scenario(ABC):
     held_out: float = 0.0
     """Share of each class's training images that replaces the test images; 0: use the real test images."""
     per_class: int = 0
-    """Training images of each class at most, always the same ones; 0: all of them."""
+    """Largest number of training images per class, always the same ones; 0: all of them."""
     imbalance: Imbalance = "none"
     """Long tail over the classes: exp gives class c of k the share ratio^(c / (k − 1)) of the first class's training
-    images. Test images stay as they are."""
+    images. Test images are not reduced."""
     ratio: float = 1.0
-    """Size of the last class relative to the first, with imbalance exp: 0.01, say."""
+    """Size of the last class relative to the first, with imbalance exp, such as 0.01."""
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)

@@ -36,7 +36,7 @@ class TaskSequence(Scenario):
 
     The images are those of one dataset with tasks, or of several datasets, one after the other. `task`: each task has
     a head of the classes that it has. `domain`: one head of all classes. `class`: one head that grows with the classes
-    seen. `iid`: the images of all tasks, dealt anew to as many tasks.
+    seen. `iid`: the images of all tasks, distributed at random over as many tasks.
     """
 
     name = "sequence"

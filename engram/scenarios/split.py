@@ -45,8 +45,8 @@ class Split(Scenario):
     `numpy.random.RandomState(seed).permutation(classes)[c]`, as published runs with known seeds had it."""
 
     groups: tuple[tuple[int, ...], ...] = ()
-    """Labels of each task, instead of `classes_per_task`: own order, own sizes; a class that is in several groups comes
-    back with all its images, and a class in none is left out. If the order is shuffled, labels change places."""
+    """Labels of each task, instead of `classes_per_task`: any order, any sizes; a class in several groups comes back
+    with all its images, and a class in none is left out. If the order is shuffled, labels are permuted."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

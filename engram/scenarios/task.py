@@ -296,11 +296,11 @@ class Task:
     classes: tuple[str, ...]
     """Names of the classes of this task, in the order of their outputs; or of its values or labels."""
     seed: int = 0
-    """Of the draw that this task belongs to."""
+    """The seed that drew this task."""
     targets: Targets = "classes"
     """What is predicted."""
     shape: tuple[int, ...] = ()
-    """Of one sample, as networks get it."""
+    """The shape of one sample, as networks get it."""
 
     def loader(self, part: Part, batch: int = 128, *, drop_last: bool = False) -> Loader:
         """The task's data in batches (x, y, t), for a loop of your own.
@@ -327,7 +327,7 @@ class Tasks(Sequence[Task]):
     """The outputs of each task's own classes."""
     outputs: int
     shape: tuple[int, ...]
-    """Of the network's input: (channels, height, width) of an image, (features,) of a vector."""
+    """The shape of the network's input: (channels, height, width) of an image, (features,) of a vector."""
     stream: Stream | None = None
     """How the tasks are shown if the learner is not told where they begin and end; None: it is told."""
 

@@ -67,7 +67,7 @@ class Transform(Scenario):
         for function in self.functions:
             if isinstance(function, str) and function.startswith("code "):
                 raise ScenarioError(
-                    f"function {function} is a function of somebody's own, which a record names but does not hold; "
+                    f"function {function} is a user's function, whose code a record does not contain; "
                     "make the scenario with engram.transform, in the script that has the function"
                 )
             if not callable(function) and function not in FUNCTIONS:

@@ -5,7 +5,10 @@ The reader refuses every other key, and `engram schema study` turns these types 
 
 from __future__ import annotations
 
-from typing import Any, Literal, TypedDict
+import math
+import types
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, TypedDict, Union, get_args, get_origin, get_type_hints, is_typeddict
 
 Values = dict[str, Any]
 
@@ -45,7 +48,7 @@ class RowForm(TypedDict, total=False):
     """A row; all other keys are fields of its method, or the groups `net`, `training`, `scenario` and `evaluation`."""
 
     method: str
-    """What is run; by default the name of the row up to the first slash."""
+    """The method; by default the name of the row up to the first slash."""
     title: str
     """What the row is called in the table."""
     file: str
@@ -61,9 +64,9 @@ class RowForm(TypedDict, total=False):
     scenarios: dict[str, str]
     """column = scenario of that cell, if it is not the column's."""
     as_published: Values
-    """Values that the published number was made with, if runs with the row's values stand in for them."""
+    """Values of the published runs, if the row has others."""
     stand_in: str
-    """What the table says about runs that stand in."""
+    """What the table says about these runs."""
     source: str
     """Where the values of the row come from."""
 
@@ -72,7 +75,7 @@ class VariantForm(TypedDict, total=False):
     """A row with some values changed; all other keys are the changed values."""
 
     why: str
-    """How the row was made, and what the variant does instead."""
+    """What the row does, and what the variant does instead."""
     method: str
     """Another method than the row's."""
     columns: list[str]
@@ -110,7 +113,7 @@ class StudyForm(TypedDict, total=False):
     columns: dict[str, str | ColumnForm]
     """name = scenario, or a table with the scenario and its fields."""
     rows: dict[str, RowForm]
-    """name = values of the method."""
+    """name = fields of the method."""
     training: Values
     """Values of the training in all cells; `source` says where they come from."""
     net: Values
@@ -126,7 +129,7 @@ class StudyForm(TypedDict, total=False):
     files: list[str]
     """Several such files."""
     defaults: Literal["named", "plain"]
-    """What a cell leaves open: the defaults of the named scenario, or those of the classes alone."""
+    """Where values come from that a cell does not set: the defaults of the named scenario, or those of the classes."""
     source: str
     """Where the study comes from."""
     paper: str
@@ -134,7 +137,7 @@ class StudyForm(TypedDict, total=False):
     spread: SpreadForm
     """What the ± of the published numbers is."""
     spread_note: str
-    """What to say about the published ±."""
+    """Text about the published ±."""
     band: float
     """Points that count as agreement if no spread is known."""
     notes: list[NoteForm]
@@ -157,3 +160,48 @@ class StudyForm(TypedDict, total=False):
 
 OPEN_FORMS = (ColumnForm, RowForm, VariantForm)
 """Forms with further keys: the fields of what they name."""
+
+
+def find_misfit(value: Any, form: Any) -> str:
+    """Where a value is not what its form states, and what was expected; empty if all fits. Keys are not checked."""
+    where, expected, found = misfit(value, form) or ("", "", None)
+    return f"{where.removeprefix('.')}: give {expected}, not {found!r:.80}" if expected else ""
+
+
+def misfit(value: Any, form: Any) -> tuple[str, str, Any] | None:
+    """The place of the first misfit, what was expected there, and what was found."""
+    origin, inner = get_origin(form), get_args(form)
+    if form is Any or origin is Literal:
+        return None
+    if origin in (Union, types.UnionType):
+        found = [misfit(value, one) for one in inner]
+        if None in found:
+            return None
+        inside = next((one for one in found if one and one[0]), None)
+        return inside or ("", " or ".join(one[1] for one in found if one), value)
+    if is_typeddict(form) or origin is dict:
+        if not isinstance(value, Mapping):
+            return "", "a table", value
+        forms = get_type_hints(form) if is_typeddict(form) else dict.fromkeys(value, inner[1])
+        parts = [(key, one, forms[key]) for key, one in value.items() if key in forms]
+    elif origin is list:
+        if isinstance(value, str) or not isinstance(value, Sequence):
+            return "", "a list", value
+        parts = [(index, one, inner[0]) for index, one in enumerate(value)]
+    else:
+        return None if is_plain_value(value, form) else ("", PLAIN[form], value)
+    for key, one, its_form in parts:
+        if found_inside := misfit(one, its_form):
+            where, expected, wrong = found_inside
+            return f".{key}{where}", expected, wrong
+    return None
+
+
+PLAIN = {str: "text", int: "a whole number", float: "a number"}
+
+
+def is_plain_value(value: Any, form: type) -> bool:
+    """Whether it is text or a number of this type; every whole number is one."""
+    if form is float:
+        return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    return isinstance(value, form) and not isinstance(value, bool)

@@ -10,7 +10,15 @@ from typing import Any
 from engram.core.messages import unknown
 from engram.core.registry import load_file
 from engram.runs.defaults import read_value
-from engram.studies.form import ColumnForm, RowForm, SearchForm, SpreadForm, StudyForm, VariantForm
+from engram.studies.form import (
+    ColumnForm,
+    RowForm,
+    SearchForm,
+    SpreadForm,
+    StudyForm,
+    VariantForm,
+    find_misfit,
+)
 from engram.studies.study import GROUPS_OF_VALUES, Column, Note, Row, Spread, Study, StudyError, Variant
 
 MAX_SEEDS = 1000
@@ -35,6 +43,8 @@ def flatten(values: Mapping[str, Any], plain: str, members: Sequence[str] = ()) 
 
 STUDY_KEYS = frozenset(StudyForm.__annotations__)
 ROW_KEYS = frozenset(RowForm.__annotations__)
+READERS = ("seeds", "spread", "search", "defaults")
+"""Keys whose readers check their values themselves."""
 
 
 def read_study(
@@ -49,6 +59,8 @@ def read_study(
     for part in ("columns", "rows"):
         if not isinstance(whole.get(part), Mapping) or not whole[part]:
             raise StudyError(f"{name}: a study needs [{part}]")
+    if problem := find_misfit({key: value for key, value in whole.items() if key not in READERS}, StudyForm):
+        raise StudyError(f"{name}: {problem}")
     load_files([whole.get("file"), *whole.get("files", ()), *row_files(whole["rows"])], folder, name)
     columns = {key: read_column(key, value) for key, value in whole["columns"].items()}
     rows = {
@@ -134,11 +146,11 @@ def read_column(name: str, value: str | Mapping[str, Any]) -> Column:
 
 
 def read_row(name: str, value: Mapping[str, Any], title: str, columns: Mapping[str, Column]) -> Row:
-    if not isinstance(value, Mapping):
-        raise StudyError(f"row {name}: give its values as a table, as in {name} = {{}}")
     method = str(value.get("method", name.partition("/")[0]))
     members = method.split("+")
     rest = {key: v for key, v in value.items() if key not in ROW_KEYS}
+    if empty := [column for column, v in value.get("published", {}).items() if v == []]:
+        raise StudyError(f"row {name}: published.{empty[0]} is empty; give [mean] or [mean, what follows ±]")
     published = {
         column: (float(v[0]), float(v[1]) if len(v) > 1 else None) if isinstance(v, list) else (float(v), None)
         for column, v in value.get("published", {}).items()
@@ -191,13 +203,16 @@ def read_variant(
 def read_notes(values: Iterable[Mapping[str, Any]], table: str) -> Iterator[Note]:
     """The notes that concern a table."""
     for note in values:
+        if "text" not in note:
+            raise StudyError(f"{table}: a note needs text")
         if "at" not in note or table in note["at"]:
             columns = tuple(note.get("columns", note.get("at", {}).get(table, ())))
             yield Note(str(note["text"]), tuple(note.get("rows", ())), columns, tuple(note.get("only_with", ())))
 
 
 def read_seeds(value: Any, name: str) -> tuple[int, ...]:
-    seeds = tuple(range(value)) if type(value) is int else tuple(value) if isinstance(value, list) else ()
+    numbered = range(min(value, MAX_SEEDS + 1)) if type(value) is int else value if isinstance(value, list) else ()
+    seeds = tuple(numbered)
     if not seeds or not all(type(seed) is int and 0 <= seed < MAX_SEEDS for seed in seeds):
         raise StudyError(
             f"{name}: seeds {value!r}: give a number of seeds, or a list of seeds from 0 to {MAX_SEEDS - 1}"
@@ -223,6 +238,6 @@ def load_files(files: Iterable[Any], folder: Path | None, name: str) -> None:
 def read_toml(path: Path) -> dict[str, Any]:
     """A TOML file, or an error that names it and the line."""
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        return tomllib.loads(path.read_text(encoding="utf-8-sig"))
+    except (ValueError, RecursionError) as error:
         raise StudyError(f"{path} is not TOML: {error}") from error

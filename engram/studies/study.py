@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from engram.core.messages import select, unknown
@@ -57,7 +57,7 @@ class Row:
     scenarios: Mapping[str, str] = field(default_factory=dict)
     """column → the scenario of that cell, if it is not the column's."""
     as_published: Mapping[str, Any] = field(default_factory=dict)
-    """Values that the published number was made with, if runs with the row's values stand in for them."""
+    """Values of the published runs, if the row has others."""
     stand_in: str = ""
     """What to say of runs that stand in."""
     source: str = ""
@@ -72,7 +72,7 @@ class Variant:
     row: str
     columns: tuple[str, ...]
     why: str
-    """How the row was made, and what the variant does instead."""
+    """What the row does, and what the variant does instead."""
     method: str = ""
     values: Mapping[str, Any] = field(default_factory=dict)
     grid: Mapping[str, Mapping[str, tuple[float, ...]]] = field(default_factory=dict)
@@ -163,6 +163,13 @@ class Study:
     def scenario_of(self, row: Row, column: Column) -> str:
         """The name of the scenario of a cell: the column's, unless the row has another one there."""
         return row.scenarios.get(column.name, column.scenario)
+
+    def with_precision(self, precision: str) -> Study:
+        """The same table, with every run in another precision."""
+        if precision == "fp32":
+            return self
+        note = Note(f"All runs with --precision {precision}; the published numbers are of fp32.")
+        return replace(self, values={**self.values, "training.precision": precision}, notes=(*self.notes, note))
 
     def setting(self, row: str, column: str, protocol: Protocol = "own") -> Setting:
         """What a cell runs."""

@@ -64,11 +64,11 @@ class Cell:
     notes: tuple[str, ...] = ()
     band: float | None = None
     test: Paired | None = None
-    """Of the row against the baseline row, over common seeds; corrected over the table."""
+    """The test of the row against the baseline row, over common seeds; corrected over the table."""
     memory: int | None = None
     """Bytes that the method keeps across a boundary."""
     seconds: float = 0.0
-    """Median of the runs."""
+    """Median time of the runs."""
     setting: Setting | None = None
     runs: CellRuns = field(default_factory=CellRuns, repr=False, compare=False)
 

@@ -146,7 +146,7 @@ def test_two_versions_of_a_metric_are_not_mixed():
 def test_mistakes_are_refused_in_words():
     with pytest.raises(ValueError, match="metric 'ecee' is unknown; did you mean ece"):
         go(["ecee"])
-    with pytest.raises(ValueError, match="forgetting is read from the record"):
+    with pytest.raises(ValueError, match="forgetting is computed from every record"):
         go(["forgetting"])
     with pytest.raises(ValueError, match=r"write def my_metric\(logits, targets, active\)"):
         go([lambda logits: 0.0])
@@ -158,7 +158,7 @@ def test_mistakes_are_refused_in_words():
         go(["ece", CalibrationError()])
     with pytest.raises(TypeError, match="metric in-words returned a str"):
         go([in_words])
-    with pytest.raises(TypeError, match="Empty says nothing"):
+    with pytest.raises(TypeError, match="Empty has no method"):
         type("Empty", (Metric,), {})
 
 

@@ -76,7 +76,7 @@ def test_ctrl_c_ends_with_130_and_one_line_and_the_next_call_goes_on(
     assert process.returncode == 130, err
     assert out == ""
     assert "Traceback" not in err
-    assert "stopped; the same command goes on where it was" in err.splitlines()[-1]
+    assert "stopped; the same command continues where it stopped" in err.splitlines()[-1]
     assert len([line for line in err.splitlines() if "stopped" in line]) == 1
     again = resumed(engram, [*call, "--json"])
     assert again["environment"]["resumed_after_task"] >= 1
@@ -98,7 +98,7 @@ def test_ctrl_c_in_a_sweep_keeps_the_seeds_that_are_done(
     assert 1 <= len(done.splitlines()) < 40
     *_, how_many, last = filter(None, err.splitlines())
     assert how_many == f"{len(done.splitlines())} of 40 runs are recorded in disturbed"
-    assert last == "engram: stopped; the same command goes on where it was"
+    assert last == "engram: stopped; the same command continues where it stopped"
     again = engram(*call, "--seed", str(json.loads(done.splitlines()[0])["seed"]), "--out", "disturbed")
     assert again.out == done.splitlines(keepends=True)[0]
 
@@ -120,7 +120,7 @@ def test_a_disk_that_takes_no_more_ends_the_sweep_in_words(engram: Engram, work:
     last = answer.err.splitlines()[-1]
     place = Path("disturbed").resolve() / "records"
     assert last.startswith(f"engram: the record of split-tiny/class adam, seed 1, cannot be written to {place}")
-    assert "the same command goes on from there" in last
+    assert "the same command continues from there" in last
     assert path.read_bytes() == before
     assert engram(*call, "--seeds", "2").status == 0
     assert len(path.read_text().splitlines()) == 2
@@ -133,7 +133,7 @@ def test_a_sweep_goes_on_when_nobody_reads_its_records_any_more(start: Start, wo
     process.stdout.close()
     said = process.stderr.read()
     assert process.wait(60) == 0, said
-    assert said.count("nobody reads standard output any more; the runs go on, and their records are in runs") == 1
+    assert said.count("nobody reads standard output any more; the runs continue, and their records are in runs") == 1
     assert len(Path("runs/records.jsonl").read_text().splitlines()) == 3
 
 
@@ -145,5 +145,5 @@ def test_standard_output_that_takes_nothing_is_said_in_words(work: Path, where: 
     done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
     assert done.returncode == (1 if where else 0)
     assert done.stderr == (
-        "engram: nothing more can be written: No space left on device; what is recorded is kept\n" if where else ""
+        "engram: nothing more can be written: No space left on device; finished records are kept\n" if where else ""
     )

@@ -1,6 +1,7 @@
 """`engram run`: what it prints, what it records, and that the same call gives the same record."""
 
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -123,7 +124,7 @@ def test_a_key_of_other_code_says_so(engram: Engram, tmp_path: Path) -> None:
         assert answer.status == 0, answer.err
         found.append(answer.records[0]["key"])
     assert found[0] != found[1]
-    assert f"{found[0]} was made by other code than there is now: this run is {found[1]}" in answer.err
+    assert f"{found[0]} was made by other code; the key of this run is {found[1]}" in answer.err
 
 
 def test_a_folder_named_like_a_file_of_records_is_named_and_skipped(engram: Engram) -> None:
@@ -330,6 +331,35 @@ def test_names_with_brackets_are_shown_as_they_are(engram: Engram, data: Path) -
     assert "split-we[ird]/class: 2 tasks" in shown.out
     for more in ([], ["--dry-run"]):
         assert "split-we[ird]/class adam" in engram("run", "split-we[ird]/class", "adam", "--epochs", "1", *more).out
+
+
+def test_names_of_classes_command_no_terminal(engram: Engram, data: Path) -> None:
+    np.savez(data / "odd.npz", **arrays(), classes=np.array(["\x1b[2J", "b\x07", "c", "d"]))
+    shown = engram("describe", "split-odd/class")
+    assert shown.status == 0, shown.err
+    assert "[2J b" in shown.out
+    assert not {"\x1b", "\x07"} & {*shown.out}
+
+
+def plant_number(folder: Path) -> None:
+    np.savez(folder / "stray.npz", **{**arrays(), "x_train": np.uint8(3)})
+
+
+@pytest.mark.parametrize(
+    ("plant", "words"),
+    [
+        (plant_number, "x_train has shape ()"),
+        (lambda folder: os.mkfifo(folder / "stray.npz"), "dataset 'stray' is unknown"),
+        (lambda folder: (folder / "stray.npz").mkdir(), "dataset 'stray' is unknown"),
+    ],
+    ids=["a number", "a pipe", "a folder"],
+)
+def test_what_is_no_dataset_is_refused_in_a_line(engram: Engram, data: Path, plant, words: str) -> None:
+    plant(data)
+    for call in (("describe", "split-stray/class"), ("run", "split-stray/class", "adam", "--dry-run")):
+        answer = engram(*call)
+        assert answer.status == 2
+        assert words in answer.err
 
 
 def test_a_method_that_ends_the_process_has_failed(engram: Engram) -> None:

@@ -177,7 +177,7 @@ def test_diff_says_where_there_are_too_few_seeds(engram: Engram) -> None:
     answer = engram("diff", "a.jsonl", "b.jsonl")
     assert answer.status == 0
     assert "too few pairs: 3 can give no p below 0.25, 6 or more could" in answer.out
-    assert "more common seeds could tell" in answer.err
+    assert "more common seeds could show a difference" in answer.err
 
 
 def test_diff_counts_cells_by_their_words_and_runs_by_themselves(engram: Engram) -> None:

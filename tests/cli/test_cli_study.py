@@ -53,7 +53,7 @@ def test_a_study_runs_its_cells_and_shows_mean_std_n_memory_and_time(engram: Eng
     records = lines(tiny / "runs/tiny/records.jsonl")
     assert len(records) == 12
     assert {str(record["seed"]) for record in records[:6]} == {"0"}  # one seed of every cell before the next
-    for words in ("Tiny", "Task learning", "Memory", "Time", "n=2", "can show nothing", "EWC"):
+    for words in ("Tiny", "Task learning", "Memory", "Time", "n=2", "can show something only with 6", "EWC"):
         assert words in answer.out
     cells = engram("study", "tiny.toml", "--json").json
     assert [(cell["row"], cell["column"]) for cell in cells] == PLACES
@@ -184,7 +184,7 @@ def test_a_study_that_cannot_be_read_is_refused(
         (["table", "nowhere"], "nowhere does not exist"),
         (["table", "."], "there are no records"),
         (["table", "r.csv"], "name it"),
-        (["table", "r.csv", "--value", "acc", "--metric", "forgetting"], "--value names the column"),
+        (["table", "r.csv", "--value", "acc", "--metric", "forgetting"], "name its column of numbers by --value"),
         (["table", "r.csv", "--value", "acc", "--baseline", "c"], "baseline 'c' is unknown; choose from a, b"),
         (["table", "bad.csv"], "line 2 of the results cannot be read"),
         (["table", "double.csv"], "line 2: a, x has seed 0 twice"),

@@ -78,6 +78,7 @@ def test_json_has_45_cells_and_variants_only_where_asked_for(engram: Engram, wor
         (["compare", "table2", "--results", "nowhere"], "nowhere is not a folder"),
         (["compare", "claims", "--rows", "ewc"], "claims is shown whole"),
         (["compare", "claims", "--protocol", "common"], "claims is shown whole"),
+        (["compare", "methods", "--precision", "bf16"], "only --rows goes with it"),
         (["compare", "table2", "--out", "/dev/full"], "/dev/full cannot be written: No space left"),
         (
             ["compare", "table3", "--rows", "ewc/per-sample", "--columns", "task"],

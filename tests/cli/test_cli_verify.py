@@ -56,7 +56,7 @@ def test_only_runs_that_were_quick_enough(engram: Engram, recorded: Path) -> Non
     recorded.write_text("".join(json.dumps(line) + "\n" for line in lines))
     answer = engram("verify", "--sample", "4", "--minutes", "5", "--json")
     assert {one["seed"] for one in answer.json} == {lines[1]["seed"], lines[2]["seed"]}
-    assert "2 of 2 records, 5 min when made" in answer.err
+    assert "2 of 2 records, which took 5 min before" in answer.err
     refused = engram("verify", "--minutes", "0.1")
     assert (refused.status, "no finished runs of 0.1 minutes or less" in refused.err) == (2, True)
 
@@ -80,7 +80,7 @@ def test_a_spec_that_cannot_be_run_here_is_named_and_the_others_are_run(engram: 
     last["spec"]["scenario"]["images"] = {"tiny": "sha256:0000000000000000"}
     recorded.write_text("".join(json.dumps(line) + "\n" for line in (*others, last)))
     answer = engram("verify", "--sample", "4", "--json")
-    assert f"passed over, {last['key']}: image set tiny here is" in answer.err
+    assert f"skipped, {last['key']}: dataset tiny here has" in answer.err
     assert (answer.status, [one["verification"] for one in answer.json]) == (1, ["same bits"] * 3)
     recorded.write_text(json.dumps(last) + "\n")
     assert engram("verify").status == 2
@@ -91,7 +91,7 @@ def test_a_record_whose_spec_was_changed_is_not_run(engram: Engram, recorded: Pa
     last["spec"]["training"]["epochs"] = 10**9
     recorded.write_text("".join(json.dumps(line) + "\n" for line in (*others, last)))
     answer = engram("verify", "--sample", "4", "--json")
-    assert f"passed over, {last['key']}: its spec has the key" in answer.err
+    assert f"skipped, {last['key']}: its spec has the key" in answer.err
     assert (answer.status, [one["verification"] for one in answer.json]) == (1, ["same bits"] * 3)
 
 
@@ -101,7 +101,7 @@ def test_runs_whose_images_cannot_be_had_are_passed_over(engram: Engram, recorde
     recorded.write_text("".join(json.dumps(line) + "\n" for line in (*others, last)))
     answer = engram("verify", "--sample", "4", "--json")
     assert (answer.status, [one["verification"] for one in answer.json]) == (0, ["same bits"] * 3)
-    assert "passed over, runs of cyrillic-letters: " in answer.err
+    assert "skipped, runs of cyrillic-letters: " in answer.err
     recorded.write_text(json.dumps(last) + "\n")
     refused = engram("verify")
     assert (refused.status, "cyrillic-letters" in refused.err) == (2, True)
@@ -116,7 +116,7 @@ def test_runs_of_one_s_own_method_are_passed_over(engram: Engram, recorded: Path
     recorded.write_text("".join(json.dumps(line) + "\n" for line in (*others, last)))
     answer = engram("verify", "--sample", "4", "--json")
     assert (answer.status, [one["verification"] for one in answer.json]) == (0, ["same bits"] * 3)
-    assert "passed over, runs of drift: not a method of engram" in answer.err
+    assert "skipped, runs of drift: not a method of engram" in answer.err
 
 
 @pytest.mark.parametrize(

@@ -464,7 +464,7 @@ def test_a_folder_is_no_spec(engram: Engram, work: Path) -> None:
     [
         ("scenario", {"make": "spilt"}, ["spilt", "split"]),
         ("scenario", {"kind": "clas"}, ["kind 'clas'", "class"]),
-        ("scenario", {"images": {"tiny": "sha256:0000000000000000"}}, ["image set tiny", "sha256:0000000000000000"]),
+        ("scenario", {"images": {"tiny": "sha256:0000000000000000"}}, ["dataset tiny", "sha256:0000000000000000"]),
         ("scenario", {"bogus": 1}, ["bogus"]),
         ("net", {"name": "mpl"}, ["mpl", "mlp"]),
         ("training", {"lr": -1}, ["lr -1", "above 0"]),

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from engram.data.sets import CATALOG
 from engram.data.sources import File
 from engram.learning.train import Checkpoint
 from engram.runs.checkpoints import Checkpoints
+from engram.runs.doctor import Doctor
 from engram.runs.records import read_records
 from engram.runs.run import compute
 from engram.runs.spec import Spec
@@ -36,7 +38,7 @@ def checkpoint() -> Checkpoint:
 
 @pytest.fixture
 def folder(tmp_path: Path, checkpoint: Checkpoint) -> Path:
-    """Four records, and a run that can go on."""
+    """Four records, and a run that can continue."""
     (tmp_path / "records.jsonl").write_text("".join(f"{line}\n" for line in LINES))
     Checkpoints(Store(tmp_path).checkpoints(UNFINISHED.key)).save(checkpoint)
     return tmp_path
@@ -73,6 +75,11 @@ def plant_orphan(folder: Path) -> None:
     (Store(folder).checkpoints(KEYS[0]) / "task-1.pt").write_bytes(b"x")
 
 
+def plant_pipe(folder: Path) -> None:
+    checkpoint_of(folder).unlink()
+    os.mkfifo(Store(folder).checkpoints(UNFINISHED.key) / "task-1.pt")
+
+
 DAMAGES: dict[str, tuple[Callable[[Path], object], str, str, list[str]]] = {
     "torn": (lambda f: append_text(f, LINES[0][:300]), "records.jsonl, line 5", "not a whole record", KEYS),
     "foreign": (lambda f: append_text(f, "hello\n"), "records.jsonl, line 5", "not a whole record", KEYS),
@@ -81,7 +88,9 @@ DAMAGES: dict[str, tuple[Callable[[Path], object], str, str, list[str]]] = {
     "seed": (lambda f: change(f, 0, seed=77), "line 1", "but its spec has the key", KEYS[1:]),
     "average": (lambda f: change(f, 3, average_accuracy=99.5), "line 4", "accuracy is 99.5, but its matrix", KEYS[:3]),
     "checkpoint": (lambda f: flip(checkpoint_of(f)), "task-1.pt", "not a whole checkpoint of this run (damaged)", KEYS),
+    "pipe": (plant_pipe, "task-1.pt", "not a regular file", KEYS),
     "orphan": (plant_orphan, KEYS[0], "checkpoints of a run that is recorded", KEYS),
+    "empty": (lambda f: checkpoint_of(f).unlink(), UNFINISHED.key, "no checkpoint in it", KEYS),
     "part": (lambda f: checkpoint_of(f).with_suffix(".7.part").touch(), "7.part", "that was not finished", KEYS),
     "lock": (lambda f: (f / "checkpoints/k.lock").touch(), "k.lock", "a lock that nobody holds", KEYS),
 }
@@ -116,7 +125,7 @@ def test_a_sound_folder_has_no_findings_and_what_can_go_on_stays(folder: Path, c
     assert not list(folder.glob("before-doctor*"))
     assert dispatch(["doctor", str(folder), "--no-data"]) == 0
     assert "0 findings" in (told := capsys.readouterr().out)
-    assert "4 records, 1 run that can go on" in told
+    assert "4 records, 1 run that can continue" in told
 
 
 def test_several_damages_of_a_file_are_mended_at_once(folder: Path, capsys) -> None:
@@ -125,6 +134,17 @@ def test_several_damages_of_a_file_are_mended_at_once(folder: Path, capsys) -> N
     status, found = doctor(folder, capsys, "--fix")
     assert (status, len(found)) == (0, 3)
     assert [record.key for record in read_records(folder)] == KEYS[1:]
+
+
+def test_a_line_that_was_changed_meanwhile_stays(folder: Path) -> None:
+    """As if two doctors were at work: the second finds another line under the number that it noted."""
+    append_text(folder, "hello\n")
+    first, second = Doctor(folder).examine(), Doctor(folder).examine()
+    first[0].mend()
+    added = LINES[0].replace(KEYS[0], "k" * 16)
+    append_text(folder, added + "\n")
+    second[0].mend()
+    assert (folder / "records.jsonl").read_text() == "".join(f"{line}\n" for line in [*LINES, added])
 
 
 def test_nothing_is_mended_while_a_run_is_computed(folder: Path, capsys) -> None:

@@ -3,6 +3,7 @@
 import gzip
 import io
 import json
+import os
 import struct
 import tarfile
 from collections.abc import Callable
@@ -160,6 +161,12 @@ def test_a_wrong_file_is_refused_by_name_and_fault(read, content, message, tmp_p
 def test_a_file_that_is_not_there_is_refused(read, tmp_path):
     with pytest.raises(DataError, match=r"none cannot be read as .*: No such file"):
         read(tmp_path / "none")
+
+
+def test_a_pipe_is_refused_and_not_waited_for(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(DataError, match=r"pipe cannot be read as .*: it is not a regular file"):
+        read_npz(tmp_path / "pipe")
 
 
 def test_archives_that_claim_too_much_are_not_unpacked(monkeypatch):

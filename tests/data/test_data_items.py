@@ -179,7 +179,7 @@ def test_rows_of_the_same_name_but_another_format_are_read_anew():
         (4, (PIXELS[0] / 255, 0), "item 4 of train has values of type float64, item 0 of type uint8"),
         (9, (np.full((5, 4), np.nan), 0), "item 9 of train has values that are NaN or infinite"),
         (3, (Image.new("RGBA", (4, 5)), 0), "item 3 of train is an image of mode RGBA; convert"),
-        (1, PIXELS[0], "item 1 of train is a ndarray; expected a pair"),
+        (1, PIXELS[0], "item 1 of train has type ndarray; expected a pair"),
         (8, (PIXELS[0], 0, 0), r"item 8 of train has 3 parts; give the places .*columns=\(0, 1\)"),
         (8, (PIXELS, 0), "item 8 of train has shape"),
         (8, ("cat.png", 0), "item 8 of train is 'cat.png'; give an array of numbers"),
@@ -200,9 +200,9 @@ def test_what_is_no_dataset_is_refused():
     for wrong, message in [
         ((as_pairs(), None), r"give two datasets: .*Images.of\(train, test\)"),
         (({"train": [], "valid": []}, None), "the dataset has the parts train, valid"),
-        ((iter(as_pairs()), as_pairs()), "train is a list_iterator, which has no length"),
+        ((iter(as_pairs()), as_pairs()), "train has type list_iterator, which has no length"),
         ((as_pairs(), []), "test has no items"),
-        ((PIXELS, as_pairs()), "train is a ndarray; give a dataset of"),
+        ((PIXELS, as_pairs()), "train has type ndarray; give a dataset of"),
         ((Broken(as_pairs()), as_pairs()), "item 0 of train cannot be read: OSError: disk on fire"),
     ]:
         with pytest.raises(DataError, match=message):

@@ -202,7 +202,7 @@ def test_gem_with_a_sample_of_its_memory_stands_above_gem_with_all_of_it(hooks):
         return f"{sum(values) / len(values):.2f}"
 
     head, _, some, all_of_them = hooks.sampled("split").splitlines()
-    assert head == "| GEM looks at | task | domain | class |"
+    assert head == "| GEM uses | task | domain | class |"
     kinds = ("task", "domain", "class")
     assert some == f"| 112 images per step | {' | '.join(mean(f'split-mnist/{kind}', 112) for kind in kinds)} |"
     assert all_of_them == f"| all images | {' | '.join(mean(f'split-mnist/{kind}', 0) for kind in kinds)} |"

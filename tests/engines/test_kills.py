@@ -189,10 +189,10 @@ def test_a_full_disk_is_said_and_going_on_later_loses_nothing(sweep: Sweep, smal
     assert str(stopped.value) == (
         f"the record of split-own/class held, seed {done}, cannot be written to {sweep.out / 'records.jsonl'}: "
         "No space left on device. What was recorded before is kept; "
-        "when that is mended, the same command goes on from there"
+        "once this is solved, the same command continues from there"
     )
     assert len(said) == done  # once a run, though each has three checkpoints
-    assert all("task-1.pt cannot be written: No space left on device; the run goes on" in text for text in said)
+    assert all("task-1.pt cannot be written: No space left on device; the run continues" in text for text in said)
     assert (sweep.out / "records.jsonl").read_text().count("\n") == done  # not half a line more
     (sweep.out / "filler").unlink()
     one_by_one(sweep, 4, said)

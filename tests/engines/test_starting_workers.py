@@ -82,6 +82,24 @@ def test_a_fork_server_that_is_killed_is_started_again(sweep: Sweep, monkeypatch
     sweep.check(2)
 
 
+SERVER = """
+from multiprocessing import forkserver
+from pathlib import Path
+from engram.engines.forks import start_fork_server
+
+start_fork_server()
+print(Path(f"/proc/{forkserver._forkserver._forkserver_pid}/status").read_text().split("SigBlk:")[1].split()[0])
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux has a fork server here")
+def test_ctrl_c_on_a_terminal_does_not_reach_a_fork_server_that_starts() -> None:
+    """It goes to all processes of the terminal, and the server would show a traceback of its imports."""
+    told = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run([sys.executable, "-c", SERVER], env=told, capture_output=True, text=True, check=False)
+    assert int(done.stdout, 16) & 1 << signal.SIGINT - 1, done.stderr
+
+
 def test_a_temporary_folder_with_a_long_path_stops_no_sweep(sweep: Sweep, tmp_path: Path) -> None:
     deep = tmp_path / ("a" * 60) / ("b" * 60)
     deep.mkdir(parents=True)

@@ -74,7 +74,7 @@ def test_two_numbers_are_in_the_key_and_survive_json():
     [
         (0, "epochs 0 is out of range; give a whole number, 1 or more"),
         ((4, 0), "epochs 0 is out of range; give a whole number, 1 or more"),
-        (1.5, "epochs 1.5 has the wrong type; give a whole number, or two: of the first task, of each other"),
+        (1.5, "epochs 1.5 has the wrong type; give one whole number, or two: first task, later tasks"),
         ((4, 3, 2), r"epochs \(4, 3, 2\) has the wrong type"),
         ("4", "epochs '4' has the wrong type"),
         (True, "epochs True has the wrong type"),

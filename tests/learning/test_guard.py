@@ -1,4 +1,4 @@
-"""During a run a method sees the training data of the task at hand, and nothing else."""
+"""During a run a method sees the training data of the current task, and nothing else."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace

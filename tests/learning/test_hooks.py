@@ -92,7 +92,7 @@ def test_an_annotated_declaration_is_refused_since_it_would_be_a_flag(name):
 def test_other_slips_in_declarations():
     with pytest.raises(TypeError, match=r"write a tuple: kept = \('buffer',\)"):
         type("Mine", (eg.Method,), {"kept": "buffer"})()
-    with pytest.raises(TypeError, match="needs 'task identities', which means nothing; choose from boundaries"):
+    with pytest.raises(TypeError, match="needs 'task identities', which is unknown; choose from boundaries"):
         type("Mine", (eg.Method,), {"needs": frozenset({"task identities"})})()
     with pytest.raises(TypeError, match=r'turn has another name .*gradient_stage = "read" for turn 0'):
         type("Mine", (eg.Method,), {"turn": 0})()

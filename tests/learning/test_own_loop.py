@@ -98,7 +98,7 @@ def test_the_callers_process_is_as_it_was_between_tasks_and_after_a_break():
 def test_tasks_out_of_order_and_streams_without_boundaries_are_refused():
     scenario = eg.split(blobs(4), kind="class")
     loop = eg.Loop(scenario, eg.Adam(), net=eg.MLP(8), training=TRAINING)
-    with pytest.raises(ValueError, match="once each and in their order"):
+    with pytest.raises(ValueError, match="each task is learned once, in order"):
         next(loop.batches(loop.tasks[1]))
     with pytest.raises(ValueError, match="tells no boundaries"):
         eg.Loop(eg.blend(scenario, 0.5), eg.Adam(), net=eg.MLP(8))

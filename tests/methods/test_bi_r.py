@@ -185,14 +185,14 @@ def autoencoder(net: ConditionalFeedbackNet, x, shown, noise, pi, gates, prior: 
     for i, layer in enumerate(generator.decoder[:-1]):
         mask = gates @ getattr(generator, f"mask{i}") if generator.gated_layers else 1.0
         h = torch.relu(mask * layer(h))
-    painted = torch.sigmoid(generator.decoder[-1](h))
+    generated = torch.sigmoid(generator.decoder[-1](h))
     log_q = torch.distributions.Normal(mean, deviation).log_prob(z).sum(1)
     if prior == "normal":
         log_p = torch.distributions.Normal(0.0, 1.0).log_prob(z).sum(1)
     else:
         modes = torch.distributions.Normal(generator.prior_mean, torch.exp(generator.prior_log_variance / 2))
         log_p = torch.logsumexp(pi.log() + modes.log_prob(z[:, None]).sum(2), 1)
-    return binary_cross_entropy(painted, shown) + (log_q - log_p).mean() / shown.shape[1]
+    return binary_cross_entropy(generated, shown) + (log_q - log_p).mean() / shown.shape[1]
 
 
 @pytest.mark.parametrize("kind", KINDS)

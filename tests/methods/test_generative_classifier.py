@@ -41,10 +41,10 @@ def a_vae(latent: int) -> tuple[VAE, torch.Tensor]:
 
 def density(vae: VAE, x: torch.Tensor, z: torch.Tensor, likelihood: str) -> torch.Tensor:
     """log p(x|z) for every point z of a grid: (points, images)."""
-    painted = torch.sigmoid(vae.generator.logits(z))[:, None]
+    generated = torch.sigmoid(vae.generator.logits(z))[:, None]
     if likelihood == "gaussian":
-        return -0.5 * (x - painted).square().sum(-1)
-    return (x * painted.log() + (1 - x) * (1 - painted).log()).sum(-1)
+        return -0.5 * (x - generated).square().sum(-1)
+    return (x * generated.log() + (1 - x) * (1 - generated).log()).sum(-1)
 
 
 @pytest.mark.parametrize("likelihood", ["gaussian", "bernoulli"])
@@ -133,10 +133,10 @@ def test_an_autoencoder_is_trained_as_if_there_were_no_other_class():
             if taken % 2 == 1 and taken <= 12:
                 x = task.train.pixels(rows) / 255
                 mean, log_variance = vae.posterior(x)
-                painted = torch.sigmoid(vae.generator.logits(mean + noise * torch.exp(log_variance / 2)))
+                generated = torch.sigmoid(vae.generator.logits(mean + noise * torch.exp(log_variance / 2)))
                 divergence = -0.5 * (1 + log_variance - mean**2 - log_variance.exp()).sum(1).mean()
                 adam.zero_grad()
-                (binary_cross_entropy(painted, x) + divergence / 25).backward()
+                (binary_cross_entropy(generated, x) + divergence / 25).backward()
                 adam.step()
     for name, wanted in vae.state_dict().items():
         torch.testing.assert_close(run.checkpoints[1]["net"][f"vaes.2.{name}"], wanted, rtol=1e-3, atol=1e-5)

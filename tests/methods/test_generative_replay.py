@@ -54,10 +54,10 @@ def test_every_past_task_gets_an_equal_part_rounded_up(name, task, each):
     """16 images over 1, 2 and 3 past tasks: ⌈16 / (t − 1)⌉ a task, so 18 in the fourth."""
     method = METHODS[name]()
     learner = at_task(method, scenario("task"), task)
-    shades, batch = method.replay(learner, 16)
+    intensities, batch = method.replay(learner, 16)
     assert batch.t.tolist() == [past for past in range(task) for _ in range(each)]
     assert batch.tasks == tuple(range(task))
-    assert len(shades) == len(batch.x) == each * task
+    assert len(intensities) == len(batch.x) == each * task
 
 
 @pytest.mark.parametrize("name", METHODS)
@@ -65,8 +65,8 @@ def test_every_past_task_gets_an_equal_part_rounded_up(name, task, each):
 def test_one_head_gets_as_many_as_the_batch_has(name, kind):
     method = METHODS[name]()
     learner = at_task(method, scenario(kind), 3)
-    shades, batch = method.replay(learner, 16)
-    assert len(shades) == len(batch.x) == 16
+    intensities, batch = method.replay(learner, 16)
+    assert len(intensities) == len(batch.x) == 16
     assert batch.tasks == (2,)
 
 
@@ -165,13 +165,13 @@ def test_dgr_s_loss_is_one_t_th_of_the_new_and_the_rest_of_the_old(kind, task):
     torch.testing.assert_close(method.loss(learner, batch), share * new + (1 - share) * past)
 
 
-def paints(net: FeedbackNet, x, shades, noise):
+def generative_loss(net: FeedbackNet, x, intensities, noise):
     """BCE over all images and pixels, and KL over both, of the autoencoder written out."""
     features = net.classifier.features(x)
     mean, log_variance = net.generator.mean(features), net.generator.log_variance(features)
-    painted = torch.sigmoid(net.generator.logits(mean + (log_variance / 2).exp() * noise))
+    generated = torch.sigmoid(net.generator.logits(mean + (log_variance / 2).exp() * noise))
     divergence = -0.5 * (1 + log_variance - mean**2 - log_variance.exp()).sum()
-    return binary_cross_entropy(painted, shades) + divergence / shades.numel()
+    return binary_cross_entropy(generated, intensities) + divergence / intensities.numel()
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -183,9 +183,9 @@ def test_rtf_s_loss_has_six_parts(kind, normalize, reduction):
     learner = at_task(method, scenario(kind, normalize=normalize), 2)
     batch = learner.tasks[2].train.batch(torch.arange(16))
     stored = learner.tasks[2].train.pixels(torch.arange(16)) / 255
-    shades, old, noise = drawn_again(method, learner, 16)
+    intensities, old, noise = drawn_again(method, learner, 16)
     if normalize:
-        torch.testing.assert_close(old.x, (shades - 0.3) / 0.4)
+        torch.testing.assert_close(old.x, (intensities - 0.3) / 0.4)
     logits, then = learner.logits(old.x), method.teacher.logits(old.x).detach()
     if kind == "task":
         new = cross_entropy(learner.logits(batch.x)[:, 4:6], batch.y - 4)
@@ -195,8 +195,8 @@ def test_rtf_s_loss_has_six_parts(kind, normalize, reduction):
         before, after = {"domain": (2, 2), "class": (4, 6)}[kind]
         new = cross_entropy(learner.logits(batch.x)[:, :after], batch.y)
         soft = distillation(then[:, :before], logits[:, :after], 2.0, reduction)
-    now = new + paints(learner.net, batch.x, stored, noise[:16])
-    past = soft + paints(learner.net, old.x, shades, noise[16:])
+    now = new + generative_loss(learner.net, batch.x, stored, noise[:16])
+    past = soft + generative_loss(learner.net, old.x, intensities, noise[16:])
     torch.testing.assert_close(method.loss(learner, batch), now / 3 + 2 * past / 3)
 
 
@@ -209,13 +209,13 @@ def test_the_weight_of_the_autoencoder_multiplies_both_its_losses():
         drawn_again(method, learner, 16)
         losses[weight] = float(method.loss(learner, batch).detach())
     assert losses[3.0] - losses[0.0] == pytest.approx(3 * (losses[1.0] - losses[0.0]), rel=1e-4)
-    assert losses[1.0] - losses[0.0] > 0.5  # BCE of pixels that are painted badly is about log 2
+    assert losses[1.0] - losses[0.0] > 0.5  # BCE of pixels that are generated badly is about log 2
 
 
 @pytest.mark.parametrize("normalize", [None, (0.3, 0.4)])
 def test_dgr_s_generator_is_the_sequence_written_out(normalize):
     """Two tasks of two passes: its own Adam, never reset; on the second, ½ of its own images and ½ of its former
-    self's, as many. Targets are shades in [0, 1], inputs are as the network gets them."""
+    self's, as many. Targets are intensities in [0, 1], inputs are as the network gets them."""
     training = eg.Training(epochs=2, batch=16, lr=0.01)
     made = scenario(classes=4, normalize=normalize)
     run = Run(made.deal(0), eg.DGR, training, NET)
@@ -233,10 +233,10 @@ def test_dgr_s_generator_is_the_sequence_written_out(normalize):
                     parts.append(old.draw(len(rows), rng))
                 noises = torch.randn(len(parts) * len(rows), 100, generator=rng).split(len(rows))
                 loss = torch.zeros(())
-                for shades, noise in zip(parts, noises, strict=True):
-                    logits, m, v = vae((shades - mean) / deviation, noise)
+                for intensities, noise in zip(parts, noises, strict=True):
+                    logits, m, v = vae((intensities - mean) / deviation, noise)
                     divergence = -0.5 * (1 + v - m**2 - v.exp()).sum()
-                    part = binary_cross_entropy(torch.sigmoid(logits), shades) + divergence / shades.numel()
+                    part = binary_cross_entropy(torch.sigmoid(logits), intensities) + divergence / intensities.numel()
                     loss = loss + part / len(parts)
                 adam.zero_grad()
                 loss.backward()
@@ -278,12 +278,14 @@ def test_both_networks_learn_in_every_step_from_the_same_images():
                 loss = 0.5 * cross_entropy(net(batch.x), batch.y) + 0.5 * cross_entropy(net(drawn), labels)
                 parts = [(0.5, batch.x), (0.5, drawn)]
             noise = torch.randn(16 * len(parts), 100, generator=noises).split(16)
-            painted = torch.zeros(())
+            generated = torch.zeros(())
             for (weight, x), epsilon in zip(parts, noise, strict=True):
                 logits, m, v = vae(x, epsilon)
                 divergence = -0.5 * (1 + v - m**2 - v.exp()).sum()
-                painted = painted + weight * (binary_cross_entropy(torch.sigmoid(logits), x) + divergence / x.numel())
-            for optimizer, value in ((adam, loss), (own, painted)):
+                generated = generated + weight * (
+                    binary_cross_entropy(torch.sigmoid(logits), x) + divergence / x.numel()
+                )
+            for optimizer, value in ((adam, loss), (own, generated)):
                 optimizer.zero_grad()
                 value.backward()
                 optimizer.step()
@@ -341,8 +343,8 @@ def test_shades_and_network_input_are_each_other_s_inverse(channels):
 def test_plain_pixels_need_no_scaling():
     scaling = compute_scaling(None, torch.zeros(1, 4), 1)
     assert scaling.plain
-    shades = torch.rand(3, 4)
-    torch.testing.assert_close(scaling.from_intensities(shades), shades)
+    intensities = torch.rand(3, 4)
+    torch.testing.assert_close(scaling.from_intensities(intensities), intensities)
 
 
 def queue(kind: str, normalize="train"):
@@ -364,12 +366,14 @@ def test_drawn_images_enter_the_network_in_the_scale_of_the_task_that_they_are_d
         means.append(float(pixels.mean()))
         deviations.append(float(pixels.std(correction=0)))
     assert means[0] > 1.5 * means[1] > 2 * means[2]
-    shades, batch = method.replay(learner, 16)
+    intensities, batch = method.replay(learner, 16)
     for task in range(2):
         rows = slice(8 * task, 8 * task + 8)
-        torch.testing.assert_close(batch.x[rows], (shades[rows] - means[task]) / deviations[task], rtol=1e-4, atol=1e-4)
+        torch.testing.assert_close(
+            batch.x[rows], (intensities[rows] - means[task]) / deviations[task], rtol=1e-4, atol=1e-4
+        )
     now = everything(learner.tasks[2].train).x
-    torch.testing.assert_close(method.shades(now), pixels)
+    torch.testing.assert_close(method.intensities(now), pixels)
 
 
 @pytest.mark.parametrize("name", METHODS)
@@ -483,7 +487,7 @@ def test_a_method_without_a_generator_shows_nothing():
     assert {at.samples for at in told} == {None}
 
 
-def test_a_generator_learns_to_paint():
+def test_a_generator_learns_to_generate():
     """Two patterns in their noise: after a task, drawn images are nearer to one of them than random ones are."""
     images = blobs(4, train=60, size=5, noise=10)
     told = []
@@ -495,5 +499,5 @@ def test_a_generator_learns_to_paint():
     far = float(torch.cdist(random, centres).min(1).values.mean())
     assert float(torch.cdist(drawn[1], centres[:2]).min(1).values.mean()) < 0.5 * far
     nearest = torch.cdist(drawn[2], centres).argmin(1)
-    assert (nearest < 2).sum() > 10, "old images are still painted after the second task"
+    assert (nearest < 2).sum() > 10, "old images are still generated after the second task"
     assert (nearest >= 2).sum() > 10

@@ -1,6 +1,7 @@
 """Networks that start from a file: what is read, what is refused, and what stays frozen."""
 
 import json
+import os
 
 import pytest
 import torch
@@ -9,7 +10,7 @@ from torch import nn
 
 import engram as eg
 from engram.nets._start import Start, StartedNet
-from engram.nets._weights import parse_safetensors, read_weights
+from engram.nets._weights import parse_safetensors, read_weights, weights_hash
 from engram.runs.spec import Spec, SpecError, from_json
 
 IMAGES = blobs(4)
@@ -122,6 +123,14 @@ def test_corrupt_files_are_refused(tmp_path, content):
         (tmp_path / name).write_bytes(content)
         with pytest.raises(ValueError, match="cannot be read"):
             read_weights(str(tmp_path / name))
+
+
+@pytest.mark.parametrize("name", ["w.safetensors", "w.pt"])
+def test_a_pipe_is_refused_and_not_waited_for(tmp_path, name):
+    os.mkfifo(tmp_path / name)
+    for read in (read_weights, weights_hash):
+        with pytest.raises(ValueError, match="cannot be read: it is not a regular file"):
+            read(str(tmp_path / name))
 
 
 def test_what_is_no_state_dict_is_refused(tmp_path):

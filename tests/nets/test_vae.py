@@ -38,15 +38,15 @@ def test_divergence_is_torch_s_own_and_adds_up_over_the_latent_variables():
 def test_the_loss_of_two_images_by_hand():
     """Two pixels, one latent variable. Cross-entropies are taken over pixels, the divergence is divided by them.
 
-    First image: pixels 1 and 0.25 painted as ½ and ½, so log 2 each; N(1, 2²) is 2 − log 2 from the prior.
-    Second: pixels 0 and 1 painted as ¾ and ¾, so log 4 and log 4/3; N(0, 1) is the prior.
+    First image: pixels 1 and 0.25 generated as ½ and ½, so log 2 each; N(1, 2²) is 2 − log 2 from the prior.
+    Second: pixels 0 and 1 generated as ¾ and ¾, so log 4 and log 4/3; N(0, 1) is the prior.
     """
     logits = torch.tensor([[0.0, 0.0], [math.log(3), math.log(3)]])
-    shades = torch.tensor([[1.0, 0.25], [0.0, 1.0]])
+    intensities = torch.tensor([[1.0, 0.25], [0.0, 1.0]])
     mean, log_variance = torch.tensor([[1.0], [0.0]]), torch.tensor([[math.log(4)], [0.0]])
     first = math.log(2) + (2 - math.log(2)) / 2
     second = (math.log(4) + math.log(4 / 3)) / 2
-    losses = vae_losses((logits, mean, log_variance), shades)
+    losses = vae_losses((logits, mean, log_variance), intensities)
     assert losses.tolist() == pytest.approx([first, second], rel=1e-6)
 
 
@@ -63,9 +63,9 @@ def test_the_loss_is_that_of_a_network_written_out():
     z = mean + (0.5 * log_variance).exp() * noise
     for layer in list(g.decoder)[:-1]:
         z = relu(z @ layer.weight.t() + layer.bias)
-    painted = torch.sigmoid(z @ g.decoder[-1].weight.t() + g.decoder[-1].bias)
+    generated = torch.sigmoid(z @ g.decoder[-1].weight.t() + g.decoder[-1].bias)
     divergence = -0.5 * (1 + log_variance - mean**2 - log_variance.exp()).sum()
-    wanted = binary_cross_entropy(painted, x) + divergence / (6 * 5)
+    wanted = binary_cross_entropy(generated, x) + divergence / (6 * 5)
     torch.testing.assert_close(vae_losses(vae(x, noise), x).mean(), wanted)
 
 
@@ -145,10 +145,10 @@ def test_a_classifier_with_feedback_classifies_as_without():
     feedback = FeedbackNet(classifier)
     x, noise = torch.rand(8, 25), torch.randn(8, 100)
     plain = classifier(x)
-    logits, (painted, mean, _) = feedback.both(x, noise)
+    logits, (generated, mean, _) = feedback.both(x, noise)
     assert torch.equal(feedback(x), plain)
     assert torch.equal(logits, plain)
-    assert painted.shape == (8, 25)
+    assert generated.shape == (8, 25)
     torch.testing.assert_close(mean, feedback.generator.mean(classifier.features(x)))
     generator = 2 * (6 * 100 + 100) + (100 * 6 + 6) + (6 * 7 + 7) + (7 * 25 + 25)
     assert parameters(feedback) == parameters(classifier) + generator

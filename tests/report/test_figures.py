@@ -355,6 +355,18 @@ def test_runs_with_the_default_setting_are_meant_if_there_are_some(records):
     assert fig.axes[0].get_title() == "Adam (n=2)"
 
 
+@pytest.mark.parametrize("figure", [MatrixFigure, Curves])
+def test_methods_without_runs_of_the_default_setting_are_named_and_not_drawn(records, figure):
+    """One epoch of ER beside four of Adam would be no comparison; who asks for it gets it."""
+    er = record("er", 0, [[100.0], [80.0, 95.0], [70.0, 80.0, 95.0]])
+    er.spec["training"]["epochs"] = 1
+    fig = figure().draw([*records, er])
+    said = [fig.get_suptitle(), fig.get_supxlabel()]
+    assert any(text.endswith("in other settings than the default, not shown: er") for text in said)
+    alone = figure(methods=("er",)).draw([*records, er])
+    assert not any("not shown" in text for text in (alone.get_suptitle(), alone.get_supxlabel()))
+
+
 @pytest.mark.parametrize(("tasks", "samples"), [(0, 2), (3, 0), (3, 1000)])
 def test_a_picture_of_a_scenario_has_some_tasks_and_not_too_many_samples(tasks, samples):
     with pytest.raises(

@@ -135,14 +135,14 @@ def test_the_page_s_statistics_are_those_of_the_package(page):
 
 
 def test_any_two_rows_are_compared_over_common_seeds(page, file):
-    """Rehearsal less Adam over seeds 0 to 7; across papers over the seeds 2 to 9, which both have."""
+    """Rehearsal minus Adam over seeds 0 to 7; across papers over the seeds 2 to 9, which both have."""
     page.open(f"{file.as_uri()}#compare/table2/adam/table2/rehearsal")
     a, b = [19.0 + seed for seed in range(10)], [85.0 + seed**1.5 / 7 for seed in range(8)]
     test, (low, high) = paired_test(a[:8], b), paired_interval(a[:8], b)
     assert page.texts("#compare tbody tr:first-child > *")[:6] == [
         "class", f"+{test.difference:.2f}", f"+{low:.2f} to +{high:.2f}", "8", "0.0078", "higher",
     ]  # fmt: skip
-    assert page.texts("#compare caption") == ["Naive rehearsal less Adam"]
+    assert page.texts("#compare caption") == ["Naive rehearsal minus Adam"]
     page.wait("document.querySelectorAll('#compare .canvas circle').length === 9")  # 8 pairs and their mean
     assert f"mean +{test.difference:.2f} of 8 pairs" in page.find("#compare .canvas svg").get_attribute("aria-label")
     page.find("#compare [data-focus='swap rows']").click()

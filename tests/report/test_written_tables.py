@@ -317,7 +317,7 @@ def test_below_it_stands_what_the_star_means():
     assert lines[0] == "± is the population standard deviation over n runs."
     assert lines[1].startswith("* differs from Adam, the baseline: p below 0.05 in a two-sided paired permutation test")
     assert lines[1].endswith("after Holm's correction over 3 tests.")
-    assert lines[2].startswith("1 cell without p: fewer than 6 common seeds")
+    assert lines[2].startswith("1 cell without p: a test can show something only with 6")
     assert "Failed runs: SI in domain: seed 3 (failed)." in lines
 
 

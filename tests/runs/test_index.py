@@ -2,6 +2,8 @@
 
 import json
 import os
+import sqlite3
+from contextlib import closing
 from dataclasses import asdict
 from pathlib import Path
 
@@ -143,6 +145,17 @@ def test_a_damaged_index_is_made_anew(path: Path, damage: str) -> None:
     sound = IndexedFile(path)
     sound.load_index()
     assert sound.records  # it is whole again
+
+
+def test_an_index_with_a_view_is_not_read(path: Path) -> None:
+    """A view may give rows without end."""
+    check(path)
+    place = path.parent / ".records.jsonl.index"
+    endless = "WITH RECURSIVE c(name, value) AS (SELECT 'a', 1 UNION ALL SELECT 'a', value + 1 FROM c) SELECT * FROM c"
+    with closing(sqlite3.connect(place)) as base, base:
+        base.execute("DROP TABLE state")
+        base.execute(f"CREATE VIEW state AS {endless}")
+    check(path)
 
 
 def test_a_flipped_digit_in_an_index_is_not_believed(path: Path) -> None:

@@ -2,6 +2,7 @@
 
 import importlib
 import json
+import os
 
 import pytest
 import torch
@@ -196,7 +197,8 @@ def test_a_checkpoint_of_other_code_is_reported_and_the_run_starts_over(images, 
     said = []
     spec = Spec(eg.split(images, kind="class"), eg.L2(coef=3.0), NET, TRAINING)
     record = run_spec(spec, tmp_path, say=said.append)
-    assert said == ["split-own/class l2 seed 0: its checkpoint was made by other code and does not fit; it starts anew"]
+    why = "its checkpoint was made by other code and does not fit"
+    assert said == [f"split-own/class l2 seed 0: {why}; it starts again"]
     assert facts(record) == facts(whole)
     assert record.environment["resumed_after_task"] == 0
 
@@ -225,7 +227,7 @@ def test_no_flipped_bit_in_a_checkpoint_goes_unseen(images, tmp_path, capsys):
     record = go(images, out=tmp_path)
     assert (record.status, record.environment["resumed_after_task"]) == ("done", 0)
     assert facts(record) == facts(go(images))
-    assert capsys.readouterr().err == f"{path}: not a whole checkpoint of this run (damaged), left aside\n"
+    assert capsys.readouterr().err == f"{path}: not a whole checkpoint of this run (damaged), ignored\n"
 
 
 def test_a_checkpoint_of_another_seed_is_left_aside(images, tmp_path, capsys):
@@ -235,7 +237,7 @@ def test_a_checkpoint_of_another_seed_is_left_aside(images, tmp_path, capsys):
     record = go(images, out=tmp_path)
     assert record.environment["resumed_after_task"] == 0
     assert facts(record) == facts(go(images))
-    assert capsys.readouterr().err == f"{path}: not a whole checkpoint of this run (of another run), left aside\n"
+    assert capsys.readouterr().err == f"{path}: not a whole checkpoint of this run (of another run), ignored\n"
 
 
 def test_a_checkpoint_of_the_previous_format_is_left_aside(images, tmp_path, capsys):
@@ -246,6 +248,25 @@ def test_a_checkpoint_of_the_previous_format_is_left_aside(images, tmp_path, cap
     assert record.environment["resumed_after_task"] == 0
     assert facts(record) == facts(go(images))
     assert "written by another version, or damaged" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("stray", ["pipe", "folder", "dangling link", "endless file"])
+def test_what_is_not_a_regular_file_is_no_checkpoint(images, tmp_path, capsys, stray):
+    path = interrupted(images, tmp_path)
+    path.unlink()
+    plant = {
+        "pipe": lambda: os.mkfifo(path),
+        "folder": path.mkdir,
+        "dangling link": lambda: path.symlink_to("nowhere"),
+        "endless file": lambda: path.symlink_to("/dev/zero"),
+    }
+    plant[stray]()
+    capsys.readouterr()
+    record = go(images, out=tmp_path)
+    assert (record.status, record.environment["resumed_after_task"]) == ("done", 0)
+    assert facts(record) == facts(go(images))
+    assert f"{path}: not a regular file, left aside" in capsys.readouterr().err
+    assert [file.name for file in tmp_path.rglob("*")] == ["records.jsonl"]
 
 
 def test_half_a_checkpoint_beside_a_whole_one_is_no_harm(images, tmp_path):
@@ -287,6 +308,20 @@ def test_a_checkpoint_is_handed_on_as_it_is(tmp_path):
     assert checkpoints.content() is None
     (tmp_path / "task-1.pt").write_bytes(b"of another device")
     assert checkpoints.content() == b"of another device"
+
+
+def test_files_of_others_are_neither_read_nor_removed(tmp_path):
+    """As in a folder that a link of the run's name points to."""
+    (tmp_path / "others").mkdir()
+    (tmp_path / "others/model.pt").write_bytes(b"of somebody else")
+    (tmp_path / "run").symlink_to(tmp_path / "others")
+    said = []
+    checkpoints = Checkpoints(tmp_path / "run", said.append)
+    assert checkpoints.latest() is None
+    checkpoints.save({"task": 0, "epoch": 1, "method": []})
+    checkpoints.save({"task": 1, "epoch": 0, "method": []})
+    assert sorted(path.name for path in (tmp_path / "others").iterdir()) == ["model.pt", "task-1.pt"]
+    assert said == []
 
 
 def test_a_checkpoint_is_replaced_by_the_next(tmp_path):

@@ -311,7 +311,7 @@ def test_a_spec_reads_the_images_that_it_names(mnist):
     values = json.loads(json.dumps(spec.to_json()))
     assert from_json(values).key == spec.key
     values["scenario"]["images"]["mnist"] = "sha256:0000000000000000"
-    with pytest.raises(SpecError, match="mnist here is"):
+    with pytest.raises(SpecError, match="mnist here has"):
         from_json(values)
 
 

@@ -133,7 +133,7 @@ def test_a_spec_comes_back_from_json_and_another_content_is_refused(tmp_path, mo
     assert spec.scenario_name == "sequence-wards/domain"
     assert from_json(spec.to_json()).key == spec.key
     save(tmp_path / "wards.npz", vectors(1))
-    with pytest.raises(SpecError, match="wards here is"):
+    with pytest.raises(SpecError, match="wards here has"):
         from_json(spec.to_json())
 
 

@@ -113,7 +113,7 @@ def test_named_functions_come_back_from_json_and_own_ones_are_refused_in_words()
     assert from_json(spec.to_json(), {images.fingerprint: images}).key == spec.key
     own = Spec(eg.transform(images, ["blur", brighten(0.5)]), eg.Adam()).to_json()
     assert own["scenario"]["functions"][1].startswith("code <lambda> ")
-    with pytest.raises(ScenarioError, match=r"which a record names but does not hold; make the scenario with"):
+    with pytest.raises(ScenarioError, match=r"whose code a record does not contain; make the scenario with"):
         from_json(own, {images.fingerprint: images})
 
 

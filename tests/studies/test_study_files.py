@@ -67,7 +67,7 @@ def test_seeds_are_a_number_or_a_list(seeds, found):
     assert read(MINE, seeds=seeds).seeds == found
 
 
-@pytest.mark.parametrize("seeds", [0, -1, [], "3", 2.0, True, [1000], [-1], ["a"]])
+@pytest.mark.parametrize("seeds", [0, -1, [], "3", 2.0, True, [1000], [-1], ["a"], 10**9, 10**400])
 def test_seeds_that_are_none_are_refused(seeds):
     with pytest.raises(StudyError, match=r"mine: seeds .*: give a number of seeds, or a list"):
         read(MINE, seeds=seeds)
@@ -106,7 +106,19 @@ def test_a_published_table_has_numbers_spreads_and_variants():
         ({"columns": {}}, r"mine: a study needs \[columns\]"),
         ({"baseline": "adm"}, "mine: baseline 'adm' is unknown; did you mean adam"),
         ({"columns": {"class": {"pad": 2}}}, "column class: name its scenario"),
-        ({"rows": {"adam": 3}}, "row adam: give its values as a table"),
+        ({"rows": {"adam": 3}}, "mine: rows.adam: give a table, not 3"),
+        ({"title": 5}, "mine: title: give text, not 5"),
+        ({"columns": {"class": 5}}, "mine: columns.class: give text or a table, not 5"),
+        ({"rows": {"adam": {"published": "x"}}}, "mine: rows.adam.published: give a table, not 'x'"),
+        ({"rows": {"adam": {"published": {"class": "x"}}}}, "published.class: give a number or a list, not 'x'"),
+        ({"rows": {"adam": {"published": {"class": ["x"]}}}}, "published.class.0: give a number, not 'x'"),
+        ({"rows": {"adam": {"published": {"class": [float("nan")]}}}}, "published.class.0: give a number, not nan"),
+        ({"rows": {"adam": {"published": {"class": []}}}}, "row adam: published.class is empty"),
+        ({"notes": [1, 2]}, "mine: notes.0: give a table, not 1"),
+        ({"notes": [{"rows": ["adam"]}]}, "mine: a note needs text"),
+        ({"training": 3}, "mine: training: give a table, not 3"),
+        ({"variants": {"adam/x": {"grid": {"lr": 3}}}}, "mine: variants.adam/x.grid.lr: give a table, not 3"),
+        ({"band": True}, "mine: band: give a number, not True"),
         ({"rows": {"adam": {"published": {"clas": 3.0}}}}, "row adam: column 'clas' is unknown; did you mean class"),
         ({"rows": {"adam": {"at": {"task": {"lr": 3.0}}}}}, "row adam: column 'task' is unknown"),
         ({"variants": {"adm/x": {}}}, "variant adm/x: row 'adm' is unknown; did you mean adam"),
@@ -177,11 +189,22 @@ def test_a_file_that_is_no_study_is_refused(tmp_path: Path, monkeypatch):
     file.write_text("title = \n")
     with pytest.raises(StudyError, match=r"mine\.toml is not TOML: .*line 1"):
         find_study(str(file))
+    for number in ("[" * 3000, "9" * 5000):
+        file.write_text(f"title = {number}\n")
+        with pytest.raises(StudyError, match=r"mine\.toml is not TOML: "):
+            find_study(str(file))
     monkeypatch.chdir(tmp_path)
     with pytest.raises(StudyError, match=r"study mine is unknown; did you mean mine\.toml"):
         find_study("mine")
     with pytest.raises(StudyError, match="table 'tabel3' is unknown; did you mean table3"):
         find_study("tabel3")
+
+
+def test_a_byte_order_mark_is_no_harm(tmp_path: Path):
+    """Some editors write one."""
+    file = tmp_path / "mine.toml"
+    file.write_text("\ufeff" + MINE)
+    assert list(find_study(str(file)).rows) == list(read(MINE).rows)
 
 
 def test_a_search_is_stated_by_the_study():

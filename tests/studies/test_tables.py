@@ -10,6 +10,7 @@ from record_helpers import record_of, records_of
 from engram.runs.records import Record
 from engram.studies.catalog import built_in_study, full_name, places_of_settings, results_of, tables_with
 from engram.studies.table import Cell, make_cells
+from engram.workbench import records_of_study
 
 SHARED = Path(__file__).parents[3] / "shared/paper/published.json"
 TABLES = [f"table{i}" for i in (2, 3, 4, 5, 6)]
@@ -247,7 +248,7 @@ def test_whole_memory_fills_gem_s_cell_before_the_sample_that_stands_in():
     sampled, whole = records_of(setting, 96.0, 96.4), records_of(exact, 96.8)
     cell = one("table3", "gem", "class", *sampled)
     assert (cell.ours, cell.n) == (pytest.approx(96.2), 2)
-    assert "sub-sampled: a step looks at 256 images" in cell.note
+    assert "sub-sampled: a step uses 256 images" in cell.note
     cell = one("table3", "gem", "class", *sampled, *whole)
     assert (cell.ours, cell.n) == (96.8, 1)
     assert "sub-sampled" not in cell.note
@@ -260,3 +261,17 @@ def test_whole_memory_fills_gem_s_cell_before_the_sample_that_stands_in():
     assert "no runs are recorded" in missing.note
     assert "sub-sampled" not in missing.note
     assert one("table2", "gem", "class", *records("table2 gem class", 92.0)).note.count("sub-sampled") == 0
+
+
+def test_a_table_in_another_precision_is_filled_by_runs_of_that_precision_alone() -> None:
+    table, plain = built_in_study("table2"), records("table2 sgd domain", 63.0, 63.2, 63.1)
+    in_bf16 = table.with_precision("bf16")
+    setting = in_bf16.setting("sgd", "domain")
+    assert setting == table.setting("sgd", "domain").with_values({"training.precision": "bf16"})
+    (of_fp32,) = make_cells(results_of(in_bf16, plain), ["sgd"], ["domain"])
+    assert (of_fp32.n, of_fp32.verdict) == (0, "missing")
+    (cell,) = make_cells(results_of(in_bf16, [*plain, *records_of(setting, 70.0, 70.2)]), ["sgd"], ["domain"])
+    assert (cell.n, cell.ours, cell.verdict) == (2, pytest.approx(70.1), "higher")
+    assert table.with_precision("fp32") is table
+    files = [records_of_study(one, Path("results")).name for one in (table, in_bf16)]
+    assert files == ["table2.jsonl", "table2-bf16.jsonl"]

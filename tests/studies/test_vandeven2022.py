@@ -130,11 +130,11 @@ def test_values_for_a_column_that_a_row_does_not_have_are_refused():
 
 
 @pytest.mark.parametrize("form", ["text", "markdown", "latex"])
-def test_tables_leave_places_without_a_cell_empty(form, capsys):
+def test_tables_leave_places_without_a_cell_empty(form, capsys, tmp_path):
     from engram.cli import main
 
     with pytest.raises(SystemExit) as ended:
-        main(["compare", STUDY, "--format", form, "--rows", "adam", "xdg"])
+        main(["compare", STUDY, "--format", form, "--rows", "adam", "xdg", "--results", str(tmp_path)])
     assert not ended.value.code
     shown = capsys.readouterr().out
     assert "XdG" in shown

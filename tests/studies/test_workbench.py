@@ -14,7 +14,7 @@ import engram as eg
 from engram.core.registry import METHODS, METRICS
 from engram.runs.defaults import default_setting
 from engram.runs.records import read_records
-from engram.workbench import make_table, records_of_study, table_of_lines, table_of_records
+from engram.workbench import make_table, read_csv, records_of_study, table_of_lines, table_of_records
 
 A = [70.0, 71.0, 72.0, 73.0, 74.0, 75.0]
 B = [71.0, 73.0, 75.0, 77.0, 79.0, 74.0]
@@ -84,13 +84,22 @@ def test_a_table_of_lines_is_written_in_all_forms():
         (LINES, {"baseline": "plan"}, "baseline 'plan' is unknown; did you mean plain"),
         ([LINES[0], LINES[0]], {}, "line 2: plain, rooms has seed 0 twice"),
         ([{**LINES[0], "average_accuracy": "high"}], {}, "line 1 of the results cannot be read"),
-        ([{**LINES[0], "average_accuracy": float("nan")}], {}, "line 1 .* average_accuracy is nan; leave out lines"),
-        ([{**LINES[0], "seed": 0.5}], {}, "line 1 of the results cannot be read: seed 0.5 is not a whole number"),
+        ([{**LINES[0], "average_accuracy": "nan"}], {}, "line 1: average_accuracy is nan; leave out runs without"),
+        ([LINES[0], {**LINES[1], "average_accuracy": 1e308}], {}, r"line 2: average_accuracy is 1e\+308"),
+        ([{**LINES[0], "seed": "9" * 400}], {}, "line 1 of the results cannot be read"),
+        ([{**LINES[0], "seed": 0.5}], {}, "line 1: seed 0.5 is not a whole number"),
     ],
 )
 def test_lines_that_are_no_results_are_refused(lines, options, words):
     with pytest.raises(ValueError, match=words):
         table_of_lines(lines, **options)
+
+
+@pytest.mark.parametrize("content", [b"method\n" + b"x" * 200_000, "method\nx\n".encode("utf-16")])
+def test_a_file_that_is_not_csv_is_refused_by_name(tmp_path: Path, content: bytes):
+    (tmp_path / "lines.csv").write_bytes(content)
+    with pytest.raises(ValueError, match=r"lines\.csv is not CSV in UTF-8: "):
+        read_csv(tmp_path / "lines.csv")
 
 
 # Records that belong to no study

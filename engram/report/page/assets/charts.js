@@ -146,14 +146,14 @@ function taskCurves(matrix, width) {
   return axes.root;
 }
 
-// Within tasks: the task at hand and the first, step by step. An entry is [step, task, current, first].
+// Within tasks: the current task and the first, step by step. An entry is [step, task, current, first].
 function stepCurves(curve, width) {
   const x = { low: 0, high: curve.at(-1)[0], label: "step" };
   const axes = plot({ width, height: 220, x, y: { low: 0, high: 100 }, right: 24 });
   curve.forEach((at, i) => {
     if (i && at[1] !== curve[i - 1][1]) axes.add(between(axes.X(at[0]), axes.top, axes.X(at[0]), axes.bottom, "grid-line"));
   });
-  for (const [index, name, look] of [[2, "the task at hand", "s0"], [3, "the first task", "s1"]]) {
+  for (const [index, name, look] of [[2, "the current task", "s0"], [3, "the first task", "s1"]]) {
     const points = curve.filter(at => there(at[index])).map(at => [axes.X(at[0]), axes.Y(at[index])]);
     axes.add(svg("path", { class: `line thin ${look}`, d: path(points) }, hint(name)));
   }

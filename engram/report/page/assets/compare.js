@@ -107,7 +107,7 @@ function comparison(a, b) {
   const table = plainTable(["column", "difference", "95 % interval", "pairs", "p", "", ...names.map(name => `${name} (runs)`)],
     found.map(test => [test.column, test.n ? signed(test.difference) : "–", span(test.interval), String(test.n), p(test),
       pairedWord(test), summary(test.left.values), summary(test.right.values)]));
-  table.querySelector("table").prepend(el("caption", {}, `${names[1]} less ${names[0]}`));
+  table.querySelector("table").prepend(el("caption", {}, `${names[1]} minus ${names[0]}`));
   const apart = found.filter(pair => !pair.same).map(({ left, right }) =>
     (left.scenario === right.scenario ? left.scenario : `${left.scenario} | ${right.scenario}`));
   return [
@@ -125,7 +125,7 @@ function differenceFigure(names, tests) {
   const low = Math.min(0, ...ends), high = Math.max(0, ...ends), pad = (high - low || 1) * 0.05;
   const draw = width => {
     const pitch = 34, top = 6, floor = top + tests.length * pitch, left = Math.min(150, width * 0.3);
-    const x = { low: low - pad, high: high + pad, label: `${names[1]} less ${names[0]}, points`, text: value => signed(value, value % 1 ? 1 : 0) };
+    const x = { low: low - pad, high: high + pad, label: `${names[1]} minus ${names[0]}, points`, text: value => signed(value, value % 1 ? 1 : 0) };
     const axes = plot({ width, height: floor + 42, left, top, bottom: 42, x, y: { low: 0, high: 1, ticks: [] } });
     axes.add(between(axes.X(0), top, axes.X(0), floor, "line thin s6 dash"));
     tests.forEach((test, i) => {

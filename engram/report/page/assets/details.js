@@ -152,10 +152,10 @@ function matrixFigures(matrix, curve) {
   if (curve) {
     found.push(figure({
       title: "Within tasks", draw: width => stepCurves(curve, width),
-      describe: `Accuracy at ${curve.length} moments; at the end ${percent(curve.at(-1)[2])} on the task at hand, `
+      describe: `Accuracy at ${curve.length} moments; at the end ${percent(curve.at(-1)[2])} on the current task, `
         + `${percent(curve.at(-1)[3])} on the first.`,
-      legend: [["line s0", "the task at hand"], ["line s1", "the first task"]],
-      head: ["step", "task", "task at hand", "first task"],
+      legend: [["line s0", "the current task"], ["line s1", "the first task"]],
+      head: ["step", "task", "current task", "first task"],
       rows: () => curve.map(([step, task, current, first]) => [count(step), String(task), percent(current), percent(first)]),
     }));
   }
@@ -192,7 +192,7 @@ function comparisons(table, row, cell) {
     el("h3", {}, "Against the other rows of the column"),
     el("p", { class: "quiet small" }, "Mean difference over common seeds; p of a paired permutation test, after ",
       "Holm's correction over these comparisons."),
-    plainTable(["row", "this less that", "pairs", "p", ""], Object.entries(tests).map(([name, test]) => [
+    plainTable(["row", "this minus that", "pairs", "p", ""], Object.entries(tests).map(([name, test]) => [
       title(name), signed(-test.difference), String(test.n), there(test.p) ? test.p.toPrecision(2) : "–",
       SEEN_FROM_HERE[test.word] ?? test.word,
     ])),

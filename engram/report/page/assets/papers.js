@@ -17,7 +17,7 @@ function countText(name) {
   const tables = tablesOf(name), cells = tables.flatMap(cellsOf).filter(cell => there(cell.paper));
   if (!cells.length) return many(tables.length, "table");
   const number = passes => cells.filter(passes).length, missing = number(cell => cell.verdict === "missing");
-  const few = number(cell => !cell.verdict);  // no published spread, and less than three runs of ours
+  const few = number(cell => !cell.verdict);  // no published spread, and fewer than three runs of ours
   return `${number(cell => cell.verdict === "agrees")} of ${cells.length - missing - few} cells agree`
     + (few ? `, ${few} with too few runs` : "") + (missing ? `, ${missing} without runs` : "");
 }

@@ -179,7 +179,7 @@ function agreement(table) {
   const draw = width => {
     const pitch = 24, top = 6, floor = top + rows.length * pitch, left = Math.min(128, width * 0.36);
     const text = value => signed(value, value % 1 ? 1 : 0);
-    const x = { low: -edge, high: edge, label: "ours less published, in bands", text };
+    const x = { low: -edge, high: edge, label: "ours minus published, in bands", text };
     const axes = plot({ width, height: floor + 42, left, top, bottom: 42, x, y: { low: 0, high: 1, ticks: [] } });
     axes.add(svg("rect", { class: "zone", x: axes.X(-1), width: axes.X(1) - axes.X(-1), y: top, height: floor - top }));
     axes.add(between(axes.X(0), top, axes.X(0), floor, "line thin s6 dash"));
@@ -202,7 +202,7 @@ function agreement(table) {
     title: "Distance from the published numbers", draw,
     describe: `Of ${cells.length} cells with runs ${within} lie within the band of agreement.`,
     legend: [...columns, ["ring s6", "not telling"], ["box zone", "agrees"]],
-    head: [table.head, "column", "ours", "published", "band", "ours less published"],
+    head: [table.head, "column", "ours", "published", "band", "ours minus published"],
     rows: () => cells.map(cell => [cell.row, cell.column, percent(cell.ours), percent(cell.paper),
       `± ${percent(cell.band)}`, signed(cell.ours - cell.paper)]),
   });
