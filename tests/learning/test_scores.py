@@ -63,7 +63,7 @@ def test_a_replaced_predict_is_refused():
         def begin_task(self, learner, task):
             learner.predict = lambda batch, mask=True: batch.y
 
-    with pytest.raises(ValueError, match="learner.predict was made by the method"):
+    with pytest.raises(ValueError, match=r"learner\.predict was made by the method"):
         go("class", Cheats)
 
 
