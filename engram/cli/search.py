@@ -20,6 +20,7 @@ from engram.cli.resolve import positive, try_spec
 from engram.cli.run import result_line
 from engram.cli.screen import ERR, OUT, writable
 from engram.cli.sweep import engine_of, sweep
+from engram.core.messages import count
 from engram.engines.driver import Job
 from engram.report.sensitivity import sensitivity
 from engram.report.style import check_picture_path, save
@@ -111,8 +112,9 @@ def search_all(bases: Sequence[Spec], options: SearchOptions) -> list[Record]:
     store, engine = Store(options.out, lambda _: None), engine_of(options)
     on = f"{HELD_OUT:.0%} of the training images" if options.select_on == "holdout" else "the test images"
     ERR.print(
-        f"[bold]{escape(bases[0].scenario_name)}[/]: {options.trials} trials for each of {len(bases)} method(s), "
-        f"scored on {on}, then {options.seeds} run(s) of each winner on all training data"
+        f"[bold]{escape(bases[0].scenario_name)}[/]: {options.trials} trials for each of "
+        f"{count(len(bases), 'method')}, scored on {on}, "
+        f"then {count(options.seeds, 'run')} of each winner on all training data"
     )
     for base in bases:
         over = ", ".join(f"{axis.name} in {tuple(axis.where)}" for axis in axes(base))

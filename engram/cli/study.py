@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -20,7 +20,7 @@ from engram.core.messages import count, duration, select
 from engram.core.registry import METRICS
 from engram.report.written import Format, show_table, write_table
 from engram.runs.defaults import Protocol
-from engram.runs.records import Record, read_records
+from engram.runs.records import Record, canonical, read_records
 from engram.studies.catalog import find_study, own_names, study_names
 from engram.studies.study import Study, Variant
 from engram.workbench import StudyTable, make_table, read_csv, run_study, table_of_lines, table_of_records
@@ -72,7 +72,10 @@ def study_command(arguments: list[str]) -> int:
         raise WrongCallError(str(error)) from error
     results = options.results or Path("results" if wanted.is_published else "runs")
     if options.dry_run:
-        return say_missing(wanted, results, rows, columns, variants, seeds)
+        try:
+            return say_missing(wanted, results, rows, columns, variants, seeds)
+        except ValueError as error:
+            raise WrongCallError(str(error)) from error
     writable(results)
     if options.out is not None:
         writable(options.out.parent)
@@ -135,7 +138,9 @@ def say_missing(
     table = make_table(study, read_records(results), rows=rows, columns=columns, variants=variants)
     missing, seconds, unknown_cells = 0, 0.0, 0
     for cell in table.cells:
-        left = [seed for seed in seeds if seed not in cell.runs.values]
+        asked = {} if study.python else study.setting(cell.row, cell.column).besides()
+        have = {record.seed for record in cell.runs.records if measured_besides(record, asked)}
+        left = [seed for seed in seeds if seed not in cell.runs.values or seed not in have]
         missing += len(left)
         seconds += cell.seconds * len(left)
         unknown_cells += bool(left) and not cell.seconds
@@ -144,6 +149,12 @@ def say_missing(
     text = ": " + "; ".join(filter(None, (time, rest))) if missing else ""
     OUT.print(f"{study.name}: {missing} of {count(len(table.cells) * len(seeds), 'run')} missing{text}")
     return 0
+
+
+def measured_besides(record: Record, asked: Mapping[str, Any]) -> bool:
+    """Whether a run measured, or kept, what decides nothing about its result."""
+    stated = record.spec.get("evaluation", {})
+    return all(canonical(stated.get(name.partition(".")[2])) == canonical(value) for name, value in asked.items())
 
 
 def show_or_write(table: StudyTable, form: Format, out: Path | None) -> None:

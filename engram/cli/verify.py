@@ -65,7 +65,8 @@ def verify_command(arguments: list[str]) -> int:
     quick = [record for record in read if record.seconds <= limit]
     done = shuffle_finished(quick, seed)
     if not done:
-        within = "" if options.minutes is None else f" of {options.minutes:g} minutes or less"
+        times = [record.seconds for record in shuffle_finished(read, seed)]
+        within = f" that took {duration(limit)} or less; the shortest took {duration(min(times))}" if times else ""
         raise WrongCallError(f"{options.results} has no finished runs{within}")
     chosen, wrong = runnable(done, options.sample)
     took = sum(record.seconds for record, _ in chosen)

@@ -9,10 +9,13 @@ from engram.analysis.statistics import ALPHA, pairs_needed
 from engram.core.messages import count, duration, size
 from engram.core.registry import METHODS
 from engram.runs.records import Record
+from engram.runs.setting import Setting
 from engram.studies.study import Study, method_title
 from engram.studies.table import Cell, VariantCell, records_behind
 
 VERDICT_MARKS = {"agrees": "✓", "higher": "↑", "lower": "↓", "missing": "·"}
+MOST_EXPLAINED = 4
+"""Cells whose verdicts are explained one by one."""
 NEEDS = ("boundaries", "past data")
 """What methods can declare that they need."""
 
@@ -23,8 +26,11 @@ def lines_below(study: Study, cells: Sequence[Cell]) -> list[str]:
         return []
     names = list(dict.fromkeys(cell.row for cell in cells))
     lines = [agreement(cells)] if study.is_published else tests_text(study, cells)
+    judged = [cell for cell in cells if cell.paper is not None and cell.ours is not None]
+    why = verdicts_text(study, judged) if len(judged) <= MOST_EXPLAINED else []
     lines.insert(1 if study.is_published else 0, spread_text(study))
-    lines += needs_text(study, names)
+    lines[1:1] = why
+    lines += needs_text(study, cells)
     runs = records_behind(cells)
     if runs:
         machines = count_machines(runs)
@@ -77,9 +83,27 @@ def agreement(cells: Sequence[Cell]) -> str:
     )
 
 
-def needs_text(study: Study, names: Sequence[str]) -> list[str]:
+def verdicts_text(study: Study, cells: Sequence[Cell]) -> list[str]:
+    """`EWC in class: +0.03 points from the published number; up to 0.30 would agree.`"""
+    lines = []
+    for cell in cells:
+        difference = f"{(cell.ours or 0) - (cell.paper or 0):+.2f}".replace("-", "−")
+        rule = (
+            f"up to {cell.band:.2f} agree"
+            if cell.band is not None
+            else "no verdict: its spread is not known, and ours takes 3 runs"
+        )
+        lines.append(f"{study.row_title(cell.row)} in {cell.column}: {difference} from the published number; {rule}.")
+    return lines
+
+
+def needs_text(study: Study, cells: Sequence[Cell]) -> list[str]:
     """`Needs task boundaries: L2, EWC; past data: none; neither: Adam.`"""
-    needs = {name: needs_of(study.rows[name].method) for name in names}
+    needs: dict[str, frozenset[str] | None] = {}
+    for cell in cells:
+        found = needs_of(study.rows[cell.row].method, cell.setting)
+        before = needs.get(cell.row)
+        needs[cell.row] = found if before is None else before | (found or frozenset())
     known = {name: found for name, found in needs.items() if found is not None}
     if not known:
         return []
@@ -89,12 +113,19 @@ def needs_text(study: Study, names: Sequence[str]) -> list[str]:
     return [f"Needs task {'; '.join(words)}."]
 
 
-def needs_of(method: str) -> frozenset[str] | None:
-    """What a method, or a combination of methods, declares; None if it is not known."""
+def needs_of(method: str, setting: Setting | None = None) -> frozenset[str] | None:
+    """What a method, or a combination of methods, declares, as it is set; None if it is not known."""
     members = method.split("+")
     if not all(member in METHODS for member in members):
         return None
-    return frozenset().union(*(METHODS.facts(member).literals.get("needs", ()) for member in members))
+    found: set[str] = set()
+    for member in members:
+        literals = METHODS.facts(member).literals
+        free = literals.get("without_boundaries")
+        prefix = "method" if len(members) == 1 else f"method.{member}"
+        spared = free and setting is not None and setting.value(f"{prefix}.{free[0]}") == free[1]
+        found |= set(literals.get("needs", ())) - ({"boundaries"} if spared else set())
+    return frozenset(found)
 
 
 def notes_of_cells(study: Study, cells: Sequence[Cell]) -> list[str]:

@@ -73,6 +73,16 @@ class Setting:
             kept = {n: v for n, v in kept.items() if not n.startswith("net.") or n in usual or n == "net.name"}
         return Setting(self.scenario, self.method, kept, {**self.sources, **(sources or {})})
 
+    def counted(self) -> Setting:
+        """The setting without what is only measured besides, such as kept logits: records are grouped by it."""
+        besides = self.besides()
+        values = {name: value for name, value in self.values.items() if name not in besides}
+        return Setting(self.scenario, self.method, values, self.sources)
+
+    def besides(self) -> dict[str, Any]:
+        """What is only measured besides."""
+        return {name: v for name, v in self.values.items() if is_measured_besides(*name.partition(".")[::2])}
+
     def with_own_code(self) -> Setting:
         """The setting with a hash of all its parts that come from files: edited code is another setting."""
         parts = [("scenario", SCENARIOS, maker_of(self.scenario)), ("net", NETS, str(self.value("net.name")))]
@@ -83,6 +93,11 @@ class Setting:
         if used:
             hashes[f"training.{OWN_CODE}"] = " ".join(map(hash_code, used))
         return Setting(self.scenario, self.method, {**self.values, **hashes}, self.sources) if hashes else self
+
+
+def is_measured_besides(group: str, name: str) -> bool:
+    """Whether a value decides nothing about what is learned or scored."""
+    return group == "evaluation" and name not in COUNTED_EVALUATION
 
 
 def differs(value: Any, default: Any) -> bool:
@@ -157,7 +172,7 @@ def flat_values(spec: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
                 yield from ((f"{prefix}.{name}", value) for name, value in member.items() if name not in OMITTED)
         elif isinstance(content_of, Mapping):
             for name, value in content_of.items():
-                if group == "evaluation" and name not in COUNTED_EVALUATION:
+                if is_measured_besides(group, name):
                     continue
                 if name not in OMITTED or (group, name) == ("net", "name"):
                     yield f"{group}.{name}", value

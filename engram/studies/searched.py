@@ -33,4 +33,4 @@ def is_winner(base: Setting, setting: Setting, runs: SettingRuns) -> bool:
         return False
     names = [RATE if name == "lr" else f"method.{name}" for name in first.search.get("point", {})]
     point = {name: setting.value(name) for name in names}
-    return base.with_values(point) == setting
+    return base.with_values(point).counted() == setting

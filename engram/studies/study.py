@@ -157,7 +157,7 @@ class Study:
         if found is not None and found.title:
             return found.title
         name, slash, rest = row.partition("/")
-        title = method_title(found.method if found and not slash else name)
+        title = method_title(name)  # a row that is not named after its method keeps its own name
         return f"{title}/{rest}" if slash else title
 
     def scenario_of(self, row: Row, column: Column) -> str:

@@ -63,6 +63,7 @@ class Cell:
     failed: int = 0
     notes: tuple[str, ...] = ()
     band: float | None = None
+    """Points that ours and the published number may differ by to agree; None if too little is known."""
     test: Paired | None = None
     """The test of the row against the baseline row, over common seeds; corrected over the table."""
     memory: int | None = None
@@ -147,9 +148,14 @@ class Results:
                 f"engram run … --metric {name}"
             )
 
+    def group_of(self, setting: Setting) -> SettingRuns | None:
+        """The records of one setting, whatever they measured besides."""
+        return self.groups.get(setting.counted())
+
     def runs_of(self, setting: Setting, notes: tuple[str, ...] = ()) -> CellRuns:
         """The runs of one setting."""
-        runs = self.groups.get(setting)
+        setting = setting.counted()
+        runs = self.group_of(setting)
         if runs is None:
             return CellRuns(setting=setting)
         return CellRuns(self.values_of(runs), tuple(runs.records), setting, (*notes, *self.left_out(runs)))
@@ -160,9 +166,9 @@ class Results:
         what = self.study.rows[row]
         if what.as_published:
             exact = self.runs_of(setting.with_values(what.as_published))
-            if exact.values or setting not in self.groups:
+            if exact.values or self.group_of(setting) is None:
                 return exact
-        return self.runs_of(setting, (what.stand_in,) if what.stand_in and setting in self.groups else ())
+        return self.runs_of(setting, (what.stand_in,) if what.stand_in and self.group_of(setting) else ())
 
     def has_own_protocol(self, row: str, column: str) -> bool:
         """Whether the published row was not trained as all others."""

@@ -108,6 +108,19 @@ def test_what_is_recorded_is_not_run_again(engram: Engram, tiny: Path) -> None:
     assert (tiny / "runs/tiny/records.jsonl").read_text() == before
 
 
+def test_a_study_that_keeps_logits_shows_its_runs_and_makes_those_that_kept_none_again(
+    engram: Engram, tiny: Path
+) -> None:
+    call = ("study", "tiny.toml", "--workers", "1", "--columns", "class", "--rows", "adam", "--seeds", "1")
+    engram(*call)
+    (tiny / "tiny.toml").write_text(STUDY + '\n[evaluation]\nkeep = ["logits"]\n')
+    assert "tiny: 1 of 1 run missing" in engram(*call, "--dry-run").out
+    (cell,) = engram(*call, "--json").json
+    assert (cell["n"], cell["failed"]) == (1, 0)
+    assert len(lines(tiny / "runs/tiny/records.jsonl")) == 2
+    assert "tiny: 0 of 1 run missing" in engram(*call, "--dry-run").out
+
+
 def test_an_edited_study_does_not_take_the_runs_of_the_old_setting(engram: Engram, tiny: Path) -> None:
     call = ("study", "tiny.toml", "--rows", "adam", "--columns", "class")
     engram(*call, "--workers", "1")
@@ -165,6 +178,7 @@ def test_a_study_that_cannot_be_read_is_refused(
     assert answer.status == 2, answer.err
     for word in words:
         assert word in " ".join(answer.err.split())
+        assert "Traceback" not in engram("study", "tiny.toml", "--dry-run").err
     assert not (tiny / "runs").exists()
 
 

@@ -163,6 +163,24 @@ def test_every_method_has_a_page_and_every_page_is_in_the_menu():
         assert str(page.relative_to(ROOT / "docs")) in menu
 
 
+def test_the_methods_that_boundaries_at_intervals_do_not_help_are_named():
+    from engram.learning.unbounded import check_member
+
+    page = (ROOT / "docs" / "own-stream.md").read_text()
+    chooses, identity = (
+        re.search(f"- those that {words}.*?[;.]\\n", page, re.DOTALL)[0] for words in ("choose", "need")
+    )
+    methods = {name: METHODS[name]() for name in METHODS}
+    refused = set()
+    for name, method in methods.items():
+        try:
+            check_member(method, "class", 100)
+        except ValueError:
+            refused.add(name)
+    assert set(re.findall(r"`([\w-]+)`", chooses)) == refused
+    assert set(re.findall(r"`([\w-]+)`", identity)) == {n for n, m in methods.items() if "task identity" in m.needs}
+
+
 @pytest.fixture(scope="module")
 def hooks():
     spec = importlib.util.spec_from_file_location("engram_docs_hooks", ROOT / "docs" / "hooks.py")

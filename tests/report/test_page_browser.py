@@ -370,6 +370,18 @@ def test_a_phone_shows_it_without_scrolling_sideways(page, file):
     assert page.js("const d = document.getElementById('details'); return [d.clientWidth, d.scrollWidth]") == [390, 390]
 
 
+@pytest.mark.parametrize("width", [390, 1400])
+def test_what_matters_is_in_sight_without_scrolling_a_table(page, file, width):
+    """Claims: the outcome in our runs. Runs outside the tables: scenario and accuracy."""
+    page.open(file, width=width, height=900)
+    ends = "[...document.querySelectorAll(arguments[0])].map(e => e.getBoundingClientRect().right)"
+    for cells in ("#claims td:last-child", "#grid-own td:nth-of-type(1)", "#grid-own td:nth-of-type(2)"):
+        found = page.js(f"return {ends}", cells)
+        assert found
+        assert max(found) <= width, cells
+    assert page.texts("#grid-own thead th")[:3] == ["setting", "scenario", "accuracy"]
+
+
 def test_strange_records_do_not_break_the_page(page, tmp_path):
     """What files may hold: no numbers, bytes below zero, lists for objects (all left out), short rows, no names."""
     strange = [

@@ -47,6 +47,13 @@ def test_confusion_is_summed_over_runs_and_gives_the_accuracy_per_class():
     assert (whole["task"], [row["accuracy"] for row in whole["rows"]]) == (0, [90.0, 100.0, 75.0, 100.0])
 
 
+def test_a_class_that_is_never_predicted_has_a_column_so_that_the_diagonal_is_one():
+    guesses = [[[[0, 0, 9], [1, 0, 9]]]]
+    (matrix,) = only(assemble([with_metric(0, 1.0, confusion=guesses)]))["classes"]["matrices"]
+    assert matrix["predicted"] == ["0", "1"]
+    assert [row["shares"] for row in matrix["rows"]] == [[100.0, 0.0], [100.0, 0.0]]
+
+
 def test_with_many_classes_there_is_accuracy_per_class_alone():
     many = [[[[0, guess, 1] for guess in range(40)]]]
     (matrix,) = only(assemble([with_metric(0, 1.0, confusion=many)]))["classes"]["matrices"]
@@ -56,7 +63,7 @@ def test_with_many_classes_there_is_accuracy_per_class_alone():
 @pytest.mark.parametrize(
     "name",
     ["split-mnist/class", "split-mnist/task", "split-mnist/domain", "split-mnist/class-known",
-     "permuted-mnist/domain", "rotated-mnist/domain"],
+     "permuted-mnist/domain", "rotated-mnist/domain", "blurry-split-mnist/class", "blurry-split-mnist/domain"],
 )  # fmt: skip
 def test_outputs_are_named_as_the_scenario_numbers_them(name):
     from engram.data.catalog import use_blank_images

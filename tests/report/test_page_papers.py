@@ -182,6 +182,23 @@ def test_a_phone_shows_papers_own_studies_and_comparisons_without_scrolling_side
     assert page.driver.get_log("browser") == []
 
 
+def test_the_switch_takes_one_line_on_a_desktop(page, studies, tmp_path):
+    bridge = find_study("bridge")
+    given = [*records_of_papers(), *records_of(bridge.setting("adam/hsu2018", "task"), 90.0, 91.0)]
+    path = tmp_path / "report.html"
+    path.write_text(html({**assemble(given, studies=[*studies, bridge]), "sources": ""}), encoding="utf-8")
+    page.open(path, width=900)
+    tops = page.js("return [...document.querySelectorAll('[role=tab]')].map(e => e.getBoundingClientRect().top)")
+    assert (len(tops), len(set(tops))) == (4, 1)
+
+
+def test_a_comparison_on_a_phone_shows_p_without_scrolling(page, file):
+    page.open(f"{file.as_uri()}#compare/table2/adam/table2/rehearsal", width=390, height=800)
+    page.wait("document.querySelectorAll('#compare .canvas svg').length === 1")
+    ends = "[...document.querySelectorAll('#compare table.plain thead th')].map(e => e.getBoundingClientRect().right)"
+    assert page.js(f"return {ends}")[4] <= 390  # column, difference, interval, pairs, p
+
+
 def test_the_tab_key_reaches_every_part(page, file):
     """From the top to the comparison: switch, filters, a table's one stop, rows to compare; focus is always visible."""
     from selenium.webdriver.common.keys import Keys

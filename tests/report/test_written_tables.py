@@ -9,6 +9,7 @@ import sys
 from dataclasses import replace
 
 import pytest
+from record_helpers import records_of
 from setting_records import run
 
 from engram.core.messages import duration, size
@@ -21,7 +22,7 @@ from engram.report.written import write_table
 from engram.studies.catalog import built_in_study, results_of
 from engram.studies.reading import read_study
 from engram.studies.study import Study
-from engram.studies.table import NO_RUNS, make_cells, make_variant_cells
+from engram.studies.table import NO_RUNS, Results, make_cells, make_variant_cells
 
 
 def two(row: str, mean: float, column: str = "class") -> list:
@@ -270,6 +271,24 @@ def test_the_tables_say_what_each_method_needs_as_it_declares_it():
         assert METHODS.facts(row).literals.get("needs", frozenset()) == METHODS[row].needs, row
     below = lines_below(built_in_study("table2"), cells_of("table2", [], ["adagrad", "ewc", "rehearsal"]))
     assert "Needs task boundaries: Naive rehearsal, EWC; past data: Naive rehearsal; neither: Adagrad." in below
+
+
+def test_a_method_that_is_set_to_do_without_boundaries_is_not_said_to_need_them():
+    rows = {"plain": {"method": "a-gem"}, "free": {"method": "a-gem", "memory": "reservoir"}}
+    study = read_study({"title": "x", "columns": {"class": "split-mnist/class"}, "rows": rows}, "x")
+    below = lines_below(study, make_cells(Results(study, [])))
+    assert "Needs task boundaries: plain; past data: plain, free; neither: none." in below
+
+
+def test_the_verdicts_of_a_few_cells_are_explained():
+    """EWC in class learning is published as 19.80 ± 0.05 over 10 runs; the least band is 0.3 points."""
+    study = built_in_study("table2")
+    cells = make_cells(Results(study, records_of(study.setting("ewc", "class"), 19.0)), ["ewc"], ["class"])
+    assert "EWC in class: −0.80 from the published number; up to 0.30 agree." in lines_below(study, cells)
+    study = built_in_study("buzzega2020/table2")  # which has no spread of this cell
+    cells = make_cells(Results(study, records_of(study.setting("er/200", "permuted"), 70.0)), ["er/200"], ["permuted"])
+    (line,) = [line for line in lines_below(study, cells) if line.startswith("ER/200 in permuted: ")]
+    assert line.endswith("no verdict: its spread is not known, and ours takes 3 runs.")
 
 
 def test_departures_of_the_authors_code_are_in_the_cells_notes():

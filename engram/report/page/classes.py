@@ -22,6 +22,8 @@ SAME_LABELS = (
     "blurry-transformed",
 )
 """Recipes whose outputs are the labels of their dataset, if all tasks share a head."""
+SPLITS = ("split", "blurry-split")
+"""Recipes that give each task some of the classes, in their order or in groups."""
 
 
 def classes_data(runs: Sequence[Record]) -> dict[str, Any]:
@@ -52,7 +54,8 @@ def is_cell(cell: Any) -> bool:
 def task_classes(counts: Counter[tuple[int, int]], names: Mapping[int, str]) -> dict[str, Any]:
     """Rows of shares in percent: of a right class, each predicted one; and the accuracy of the class."""
     predicted = sorted({guess for _, guess in counts})
-    shown = predicted if len(predicted) <= MOST_PREDICTED else []
+    square = sorted({*predicted, *(right for right, _ in counts)})  # so that a class that is never predicted is seen
+    shown = next((some for some in (square, predicted) if len(some) <= MOST_PREDICTED), [])
     totals: Counter[int] = Counter()
     for (right, _), number in counts.items():
         totals[right] += number
@@ -95,7 +98,7 @@ def output_names(scenario: Any, tasks: int) -> list[dict[int, str]]:
     names, kind = CATALOG[next(iter(images))].classes, scenario.get("kind")
     if scenario.get("make") in SAME_LABELS and kind == "domain":
         return [dict(enumerate(names))] * tasks
-    if scenario.get("make") != "split" or scenario.get("order", "fixed") != "fixed" or kind == "iid":
+    if scenario.get("make") not in SPLITS or scenario.get("order", "fixed") != "fixed" or kind == "iid":
         return []
     groups = groups_of_classes(scenario, len(names))
     if kind == "domain":

@@ -81,11 +81,11 @@ class QueueResults(Results):
         self.found: dict[tuple[str, Protocol], CellRuns] = {}
 
     def finished(self, setting: Setting) -> list[Record]:
-        runs = self.groups.get(setting)
+        runs = self.group_of(setting)
         return [r for r in runs.done.values() if r.accuracy] if runs else []
 
     def recorded(self, setting: Setting) -> list[Record]:
-        runs = self.groups.get(setting)
+        runs = self.group_of(setting)
         return runs.records if runs else []
 
     def scenario_with_runs(self, method: str, heads: str = "random", protocol: Protocol = "own") -> str:

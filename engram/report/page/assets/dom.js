@@ -69,7 +69,7 @@ function titled(setting) {
 // A plain table: numbers to the right, the first column as the head of its row.
 function plainTable(head, rows) {
   return el("div", { class: "scroll", tabindex: 0, role: "group", "aria-label": head.join(", ") },
-    el("table", {},
+    el("table", { class: "plain" },
       el("thead", {}, el("tr", {}, head.map(text => el("th", { scope: "col" }, text)))),
       el("tbody", {}, rows.map(row => el("tr", {},
         row.map((value, i) => (i ? el("td", {}, value) : el("th", { scope: "row" }, value))))))));

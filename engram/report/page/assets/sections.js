@@ -2,7 +2,7 @@
 
 function ownSection() {
   const box = el("div", { class: "card" });
-  const heads = ["setting", "accuracy", "forgetting", "kept", "steps", "time", "runs", "scenario"];
+  const heads = ["setting", "scenario", "accuracy", "forgetting", "kept", "steps", "time", "runs"];
   const draw = () => {
     const chosen = data.own.filter(id => {
       const setting = data.settings[id];
@@ -56,13 +56,13 @@ function ownRow(id) {
   return {
     id, head: name, sort: name,
     cells: [
+      cell(setting.scenario, setting.scenario, "left"),
       cell(setting.mean, runs.length ? percent(setting.mean) + spread(accuracies) : setting.runs[0].status),
       cell(of("forgetting"), percent(of("forgetting"))),
       cell(setting.kept, bytes(setting.kept)),
       cell(of("steps"), runs.length ? count(Math.round(of("steps"))) : "–"),
       cell(of("seconds"), duration(of("seconds"))),
       cell(setting.runs.length, failed ? `${runs.length}, ${failed} failed` : String(runs.length)),
-      cell(setting.scenario, setting.scenario, "left"),
     ],
   };
 }

@@ -7,7 +7,7 @@ function streamsSection() {
     const panel = (what, name, unit) => driftFigure(stream, what, name, unit);
     box.replaceChildren(...[
       el("h3", {}, `${stream.scenario}: ${stream.kind}`),
-      el("p", { class: "quiet small" }, stream.reasons.map(([name, reason]) => `${name} ${reason}.`).join(" ")),
+      el("p", { class: "quiet small" }, stream.reasons.map(([name, reason]) => (name === "repetition" ? `${reason}.` : `${name} ${reason}.`)).join(" ")),
       el("div", { class: "two" }, panel("x", "P(X)", "energy distance, input units"),
         panel("y", "P(Y)", "total variation distance")),
       stream.tasks.length ? classMap(stream) : null,
@@ -17,7 +17,7 @@ function streamsSection() {
   draw();
   return [
     el("p", { class: "quiet" }, "What changes along a stream, measured on its training data by ",
-      el("code", {}, "engram describe SCENARIO --json"), ": distances between inputs and between label frequencies."),
+      el("code", { class: "whole" }, "engram describe SCENARIO --json"), ": distances between inputs and between label frequencies."),
     el("div", { class: "tools" }, pick), box,
   ];
 }
