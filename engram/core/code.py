@@ -26,7 +26,7 @@ SCRIPTS = ("__main__", "__mp_main__")
 """The script that is run, here and in a process that it started."""
 MADE_OF = "__engram_made_of__"
 """Where a class that was made of a user's class or function has that, and the text of the values that it captured."""
-OURS = frozenset({"engram", *sys.stdlib_module_names})
+OF_OTHERS = frozenset({"engram", *sys.stdlib_module_names})
 INSTALLED = frozenset({"site-packages", "dist-packages"})
 """Folders that an installer puts code into."""
 
@@ -121,7 +121,7 @@ def imported_names(text: str, package: str = "") -> Iterator[str]:
             names = [stem, *(f"{stem}.{alias.name}".lstrip(".") for alias in node.names)]
         for name in names:
             parts = name.split(".")
-            yield from (".".join(parts[: i + 1]) for i in range(len(parts)) if parts[0] and parts[0] not in OURS)
+            yield from (".".join(parts[: i + 1]) for i in range(len(parts)) if parts[0] and parts[0] not in OF_OTHERS)
 
 
 class Beside(importlib.abc.MetaPathFinder, importlib.abc.Loader):
@@ -190,7 +190,7 @@ def is_outside(thing: Any) -> bool:
     if module == "builtins":  # what was made by exec in a namespace without a name
         return isinstance(thing, FunctionType) or (isinstance(thing, type) and "__module__" in vars(thing))
     top = module.partition(".")[0]
-    return thing is not object and top not in ("torch", "numpy") and (top not in OURS or module in SCRIPTS)
+    return thing is not object and top not in ("torch", "numpy") and (top not in OF_OTHERS or module in SCRIPTS)
 
 
 def code_text(thing: Any, seen: dict[str, str]) -> str:
@@ -199,12 +199,12 @@ def code_text(thing: Any, seen: dict[str, str]) -> str:
     text = "" if thing.__module__ in SCRIPTS else file_text(thing)
     if not text:
         return json.dumps(used_by(thing, seen), sort_keys=True)
-    seen[full_name(thing)] = ""  # it may name itself
+    seen[place_of_code(thing)] = ""  # it may name itself
     values = {name: found for name, found in brought_values(thing, seen).items() if found}
     return f"{text}\n{json.dumps([values, seen], sort_keys=True)}" if values else text
 
 
-def full_name(thing: Any) -> str:
+def place_of_code(thing: Any) -> str:
     return f"{thing.__module__}.{thing.__qualname__}"
 
 
@@ -233,7 +233,7 @@ def module_text(module: ModuleType) -> str:
 
 def used_by(thing: Any, seen: dict[str, str]) -> dict[str, str]:
     """What a class or function consists of, and the functions, classes and values of its script that it names."""
-    name = full_name(thing)
+    name = place_of_code(thing)
     if name in seen:
         return seen
     seen[name] = written_source(thing)
@@ -246,7 +246,7 @@ def used_by(thing: Any, seen: dict[str, str]) -> dict[str, str]:
             if isinstance(value, ModuleType):
                 if is_outside_module(value):
                     seen[value.__name__] = module_text(value)
-            elif text := value_text(value, seen):
+            elif text := content_text(value, seen):
                 seen[f"{function.__module__} {word}"] = text  # no name of code has a space
     return seen
 
@@ -263,7 +263,7 @@ def brought_values(thing: Any, seen: dict[str, str], inside: frozenset[int] = fr
         found |= {f"{at} {name}": value for name, value in (function.__kwdefaults__ or {}).items()}
         cells = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
         found |= {f"{at} {name}": cell_content(cell) for name, cell in cells if name != "__class__"}
-    texts = {name: value_text(value, seen, inside | {id(thing)}) for name, value in found.items()}
+    texts = {name: content_text(value, seen, inside | {id(thing)}) for name, value in found.items()}
     return {name: text for name, text in texts.items() if text}
 
 
@@ -283,7 +283,7 @@ def is_content(value: Any, owner: type) -> bool:
     return not code and not isinstance(value, ModuleType)
 
 
-def value_text(value: Any, seen: dict[str, str], inside: frozenset[int] = frozenset()) -> str:
+def content_text(value: Any, seen: dict[str, str], inside: frozenset[int] = frozenset()) -> str:
     """A value as it enters the hash: what it is written as, the content of arrays and weights, the code of functions
     and classes with the values that they bring, the fields of objects; empty if it has no content that could be told.
     """
@@ -296,12 +296,12 @@ def value_text(value: Any, seen: dict[str, str], inside: frozenset[int] = frozen
     inside |= {id(value)}
 
     def texts(values: Iterable[Any]) -> list[str]:
-        return [value_text(one, seen, inside) for one in values]
+        return [content_text(one, seen, inside) for one in values]
 
     if isinstance(value, type | FunctionType):
         return text_of_code(value, seen, inside)
     if isinstance(inner := getattr(value, "__wrapped__", None), FunctionType):  # cached, say
-        return value_text(inner, seen, inside)
+        return content_text(inner, seen, inside)
     if isinstance(value, MethodType):
         return f"{texts([value.__func__, value.__self__])}"
     if isinstance(value, functools.partial):
@@ -329,7 +329,7 @@ def value_text(value: Any, seen: dict[str, str], inside: frozenset[int] = frozen
 
 def text_of_code(value: Any, seen: dict[str, str], inside: frozenset[int]) -> str:
     """Of a function or class that code names; one of a script is noted with all that it uses."""
-    name = full_name(value)
+    name = place_of_code(value)
     if not is_outside(value):
         return name if isinstance(value, FunctionType) else ""
     if value.__module__ in SCRIPTS:
@@ -413,7 +413,7 @@ def is_outside_module(module: ModuleType) -> bool:
     """A module of the user's own: a file that no installer put there."""
     file = getattr(module, "__file__", None) or ""
     top = module.__name__.partition(".")[0]
-    return file.endswith(".py") and top not in OURS and not INSTALLED & set(Path(file).parts)
+    return file.endswith(".py") and top not in OF_OTHERS and not INSTALLED & set(Path(file).parts)
 
 
 def functions_of(thing: Any) -> Iterator[FunctionType]:

@@ -24,7 +24,7 @@ from engram.learning.buffer import Buffer
 from engram.learning.learner import Learner
 from engram.learning.method import Method
 
-CHANGING = (list, dict, set, deque, np.ndarray, Tensor, bytearray)
+CHANGEABLE = (list, dict, set, deque, np.ndarray, Tensor, bytearray)
 """What can be changed in place."""
 GENERATORS = (torch.Generator, np.random.Generator, random.Random)
 OF_ALL_MODULES = frozenset(vars(nn.Module()))
@@ -112,7 +112,7 @@ def content_of_classes(classes: list[type]) -> dict[str, str]:
         f"{cls.__name__}.{name}": fingerprint(value)
         for cls in classes
         for name, value in vars(cls).items()
-        if not name.startswith("__") and isinstance(value, CHANGING)
+        if not name.startswith("__") and isinstance(value, CHANGEABLE)
     }
 
 
@@ -123,7 +123,7 @@ def content_of_modules(classes: list[type]) -> dict[str, str]:
         for cls in classes
         for function in functions_of(cls)
         for word in names_in(function.__code__)
-        if isinstance(value := function.__globals__.get(word), CHANGING)
+        if isinstance(value := function.__globals__.get(word), CHANGEABLE)
     }
 
 

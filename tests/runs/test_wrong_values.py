@@ -30,7 +30,7 @@ IMAGES = blobs(4)
         (lambda: eg.Training(drop_last=1), "drop_last 1 is neither True nor False"),
         (lambda: eg.Evaluation(mask="no"), "mask 'no' is neither True nor False"),
         (lambda: eg.permute(IMAGES, identity_first=None), "identity_first None is neither True nor False"),
-        (lambda: eg.Training(epochs=1.5), r"epochs 1\.5 .*give a whole number"),
+        (lambda: eg.Training(epochs=1.5), r"epochs 1\.5 .*give one whole number"),
         (lambda: eg.Training(lr="fast"), "lr 'fast' .*give a number"),
         (lambda: eg.Training(optimizer=3), r"optimizer '?3'? is unknown; choose from"),
     ],
