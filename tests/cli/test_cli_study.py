@@ -166,7 +166,7 @@ def test_rows_are_tuned_first_and_the_ledger_is_printed(engram: Engram, tiny: Pa
         (("at.task", "at.tusk"), ["row ewc", "column 'tusk' is unknown", "did you mean task?"]),
         (("split-tiny/class", "split-tiny/klass"), ["split-tiny/klass", "did you mean split-tiny/class?"]),
         (("ewc = {", "ewk = {"), ["method 'ewk' is unknown", "did you mean ewc?"]),
-        (("adam = {}", "adam = 3"), ["row adam: give its values as a table"]),
+        (("adam = {}", "adam = 3"), ["rows.adam: give a table, not 3"]),
         (("epochs = 1", "epochs = 1\nsteps = 5"), ["epochs 1 and steps 5 contradict each other"]),
     ],
 )

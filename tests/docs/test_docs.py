@@ -181,6 +181,12 @@ def test_the_methods_that_boundaries_at_intervals_do_not_help_are_named():
     assert set(re.findall(r"`([\w-]+)`", identity)) == {n for n, m in methods.items() if "task identity" in m.needs}
 
 
+def test_no_formula_of_a_method_is_plain_text():
+    for page in (ROOT / "docs" / "methods").glob("*.md"):
+        prose = re.sub(r"```.*?```|`[^`]*`|\$\$.*?\$\$|\$[^$]*\$", "", page.read_text(), flags=re.DOTALL)
+        assert not re.search(r"^>|Σ_|\b\w_\w\b", prose, re.MULTILINE), page.name
+
+
 @pytest.fixture(scope="module")
 def hooks():
     spec = importlib.util.spec_from_file_location("engram_docs_hooks", ROOT / "docs" / "hooks.py")
