@@ -323,6 +323,8 @@ def table_of_lines(
             place, at, result = (str(line[row]), str(line[column])), int(float(line.get(seed, i))), float(line[number])
         except (TypeError, ValueError, KeyError, OverflowError) as error:
             raise ValueError(f"line {i} of the results cannot be read: {error}") from error
+        if seed in line and at != float(line[seed]):
+            raise ValueError(f"line {i}: seed {line[seed]} is not a whole number")
         if not is_bounded(result):
             raise ValueError(f"line {i}: {number} is {result:g}; leave out runs without a result")
         if at in runs.setdefault(place, {}):

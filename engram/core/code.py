@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import hashlib
 import importlib.abc
 import importlib.machinery
@@ -11,10 +12,12 @@ import inspect
 import json
 import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from enum import Enum
 from functools import cache
-from pathlib import Path
-from types import CodeType, FunctionType, ModuleType
+from pathlib import Path, PurePath
+from types import CodeType, FunctionType, MethodType, ModuleType
 from typing import Any, NamedTuple
 
 SOURCE = "__engram_source__"
@@ -23,7 +26,9 @@ SCRIPTS = ("__main__", "__mp_main__")
 """The script that is run, here and in a process that it started."""
 MADE_OF = "__engram_made_of__"
 """Where a class that was made of a user's class or function has that, and the text of the values that it captured."""
-OURS = frozenset({"engram", *sys.stdlib_module_names})
+OF_OTHERS = frozenset({"engram", *sys.stdlib_module_names})
+INSTALLED = frozenset({"site-packages", "dist-packages"})
+"""Folders that an installer puts code into."""
 
 
 class UserFile(NamedTuple):
@@ -33,11 +38,14 @@ class UserFile(NamedTuple):
     text: str
     beside: tuple[tuple[str, str, str], ...] = ()
     """(name it is imported by, path, text)."""
+    elsewhere: tuple[tuple[str, str], ...] = ()
+    """(name, text) of what it imports from elsewhere and no installer has put there: Python finds it by itself."""
 
     @property
     def whole(self) -> str:
         """All of its text: what the hash is made of."""
-        return "\n".join([self.text, *(f"# {name}\n{text}" for name, _, text in self.beside)])
+        further = [(name, text) for name, _, text in self.beside] + [*self.elsewhere]
+        return "\n".join([self.text, *(f"# {name}\n{text}" for name, text in further)])
 
 
 _LOADED: dict[str, UserFile] = {}
@@ -48,33 +56,72 @@ def loaded_files() -> tuple[UserFile, ...]:
     return tuple(_LOADED.values())
 
 
-def read_user_file(path: Path) -> UserFile:
-    """Reads a file and what it imports from beside it, directly or not."""
+def read_user_file(path: Path, package: str = "") -> UserFile:
+    """Reads a file and what it imports, directly or not, from beside it or from elsewhere.
+
+    Args:
+        path: The file.
+        package: The package that its module belongs to, if it was imported as a part of one.
+    """
     text = importlib.util.decode_source(path.read_bytes())
-    found: dict[str, tuple[str, str]] = {}
-    waiting = [text]
+    beside: dict[str, tuple[str, str]] = {}
+    elsewhere: dict[str, str] = {}
+    known, waiting = {path.resolve()}, [(text, package)]
     while waiting:
-        for name in imported_names(waiting.pop()):
-            beside = path.parent.joinpath(*name.split("."))
-            file = beside / "__init__.py" if (beside / "__init__.py").is_file() else beside.with_suffix(".py")
-            if name not in found and file.is_file() and file.resolve() != path.resolve():
-                found[name] = (str(file), importlib.util.decode_source(file.read_bytes()))
-                waiting.append(found[name][1])
-    return UserFile(str(path.resolve()), text, tuple((name, *found[name]) for name in sorted(found)))
+        for name in imported_names(*waiting.pop()):
+            near = module_file(path.parent, name)
+            file = near or file_elsewhere(name)
+            if file is None or file.resolve() in known:
+                continue
+            known.add(file.resolve())
+            found = importlib.util.decode_source(file.read_bytes())
+            if near:
+                beside[name] = (str(file), found)
+            else:
+                elsewhere[name] = found
+            waiting.append((found, name if file.name == "__init__.py" else name.rpartition(".")[0]))
+    return UserFile(
+        str(path.resolve()),
+        text,
+        tuple((name, *beside[name]) for name in sorted(beside)),
+        tuple(sorted(elsewhere.items())),
+    )
 
 
-def imported_names(text: str) -> Iterator[str]:
-    """The modules that a text imports, with the packages that they are in."""
+def module_file(folder: Path, name: str) -> Path | None:
+    """The file of a module in a folder, or of a package."""
+    place = folder.joinpath(*name.split("."))
+    found = (place / "__init__.py", place.with_suffix(".py"))
+    return next((file for file in found if file.is_file()), None)
+
+
+def file_elsewhere(name: str) -> Path | None:
+    """The file of a module where Python would find it; None if it is not the user's own."""
+    if (module := sys.modules.get(name)) is not None:
+        return (
+            Path(str(module.__file__)) if is_outside_module(module) and Path(str(module.__file__)).is_file() else None
+        )
+    top = name.partition(".")[0]
+    for entry in sys.path:
+        folder = Path(entry or ".")
+        if module_file(folder, top) or folder.joinpath(top).is_dir():
+            return None if INSTALLED & set(folder.parts) else module_file(folder, name)
+    return None
+
+
+def imported_names(text: str, package: str = "") -> Iterator[str]:
+    """The modules that a text imports, with the packages that they are in; `package` is its own."""
     for node in ast.walk(ast.parse(text)):
         names: list[str] = []
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
-            stem = node.module or ""
+            above = package.split(".")[: max(0, package.count(".") + 2 - node.level)] if node.level else []
+            stem = ".".join([part for part in (*above, node.module or "") if part])
             names = [stem, *(f"{stem}.{alias.name}".lstrip(".") for alias in node.names)]
         for name in names:
             parts = name.split(".")
-            yield from (".".join(parts[: i + 1]) for i in range(len(parts)) if parts[0] and parts[0] not in OURS)
+            yield from (".".join(parts[: i + 1]) for i in range(len(parts)) if parts[0] and parts[0] not in OF_OTHERS)
 
 
 class Beside(importlib.abc.MetaPathFinder, importlib.abc.Loader):
@@ -134,20 +181,31 @@ def hash_code(thing: Any) -> str:
         maker, captured = vars(thing)[MADE_OF]
         return hashlib.sha256(f"{hash_code(maker)} {captured}".encode()).hexdigest()[:16]
     parts = thing.__mro__ if isinstance(thing, type) else (thing,)
-    texts = [code_text(part) for part in parts if is_outside(part)]
+    texts = [code_text(part, {}) for part in parts if is_outside(part)]
     return hashlib.sha256("".join(dict.fromkeys(texts)).encode()).hexdigest()[:16] if texts else ""
 
 
 def is_outside(thing: Any) -> bool:
     module = getattr(thing, "__module__", None) or ""
+    if module == "builtins":  # what was made by exec in a namespace without a name
+        return isinstance(thing, FunctionType) or (isinstance(thing, type) and "__module__" in vars(thing))
     top = module.partition(".")[0]
-    return thing is not object and top not in ("torch", "numpy") and (top not in OURS or module in SCRIPTS)
+    return thing is not object and top not in ("torch", "numpy") and (top not in OF_OTHERS or module in SCRIPTS)
 
 
-def code_text(thing: Any) -> str:
-    """The text of the module that something comes from; of a script or a notebook, only what the thing itself uses."""
+def code_text(thing: Any, seen: dict[str, str]) -> str:
+    """The text of the module that something comes from, and the values that it was given by others; of a script or a
+    notebook, only what the thing itself uses."""
     text = "" if thing.__module__ in SCRIPTS else file_text(thing)
-    return text or json.dumps(used_by(thing, {}), sort_keys=True)
+    if not text:
+        return json.dumps(used_by(thing, seen), sort_keys=True)
+    seen[place_of_code(thing)] = ""  # it may name itself
+    values = {name: found for name, found in brought_values(thing, seen).items() if found}
+    return f"{text}\n{json.dumps([values, seen], sort_keys=True)}" if values else text
+
+
+def place_of_code(thing: Any) -> str:
+    return f"{thing.__module__}.{thing.__qualname__}"
 
 
 @cache
@@ -167,30 +225,122 @@ def module_text(module: ModuleType) -> str:
     """
     if module.__name__ not in _TEXTS or _TEXTS[module.__name__][0] is not module.__spec__:
         file = Path(getattr(module, "__file__", None) or "")
-        text = read_user_file(file).whole if file.suffix == ".py" and file.is_file() else ""
+        package = getattr(module, "__package__", None) or ""
+        text = read_user_file(file, package).whole if file.suffix == ".py" and file.is_file() else ""
         _TEXTS[module.__name__] = (module.__spec__, text)
     return _TEXTS[module.__name__][1]
 
 
 def used_by(thing: Any, seen: dict[str, str]) -> dict[str, str]:
-    """What a class or function consists of, and the functions, classes and plain values of its script that it names."""
-    name = f"{thing.__module__}.{thing.__qualname__}"
+    """What a class or function consists of, and the functions, classes and values of its script that it names."""
+    name = place_of_code(thing)
     if name in seen:
         return seen
     seen[name] = written_source(thing)
+    seen |= {f"{name} {of}": text for of, text in brought_values(thing, seen).items()}
     for function in functions_of(thing):
         for word in names_in(function.__code__):
             value = function.__globals__.get(word)
-            if word in function.__globals__ and (text := hashed_value(value)):
-                seen[f"{function.__module__}.{word}"] = text
-            elif isinstance(value, ModuleType) and is_outside_module(value):
-                seen[value.__name__] = module_text(value)
-            elif isinstance(value, type | FunctionType) and is_outside(value):
-                if value.__module__ in SCRIPTS:
-                    used_by(value, seen)
-                else:
-                    seen[f"{value.__module__}.{value.__qualname__}"] = code_text(value)
+            if word not in function.__globals__:
+                continue
+            if isinstance(value, ModuleType):
+                if is_outside_module(value):
+                    seen[value.__name__] = module_text(value)
+            elif text := content_text(value, seen):
+                seen[f"{function.__module__} {word}"] = text  # no name of code has a space
     return seen
+
+
+def brought_values(thing: Any, seen: dict[str, str], inside: frozenset[int] = frozenset()) -> dict[str, str]:
+    """Values that the text of a class or function does not tell: of its attributes, which may be set from outside, of
+    default arguments, and of variables of the functions around it."""
+    found: dict[str, Any] = {}
+    if isinstance(thing, type):
+        found = {n: v for n, v in vars(thing).items() if not n.startswith("__") and is_content(v, thing)}
+    for function in functions_of(thing):
+        at = function.__qualname__
+        found |= {f"{at} default {i}": value for i, value in enumerate(function.__defaults__ or ())}
+        found |= {f"{at} {name}": value for name, value in (function.__kwdefaults__ or {}).items()}
+        cells = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
+        found |= {f"{at} {name}": cell_content(cell) for name, cell in cells if name != "__class__"}
+    texts = {name: content_text(value, seen, inside | {id(thing)}) for name, value in found.items()}
+    return {name: text for name, text in texts.items() if text}
+
+
+def cell_content(cell: Any) -> Any:
+    """None if it was not filled yet."""
+    try:
+        return cell.cell_contents
+    except ValueError:
+        return None
+
+
+def is_content(value: Any, owner: type) -> bool:
+    """Whether an attribute of a class is a value, or a function that was not written in it."""
+    if isinstance(value, FunctionType):
+        return not value.__qualname__.startswith(owner.__qualname__) and "__create_fn__" not in value.__qualname__
+    code = callable(value) or hasattr(value, "__get__") or type(value).__module__.startswith("_abc")
+    return not code and not isinstance(value, ModuleType)
+
+
+def content_text(value: Any, seen: dict[str, str], inside: frozenset[int] = frozenset()) -> str:
+    """A value as it enters the hash: what it is written as, the content of arrays and weights, the code of functions
+    and classes with the values that they bring, the fields of objects; empty if it has no content that could be told.
+    """
+    if value is None or isinstance(value, bool | int | float | complex | str | bytes):
+        return repr(value)
+    if text := hashed_value(value):
+        return text
+    if id(value) in inside:
+        return "itself"
+    inside |= {id(value)}
+
+    def texts(values: Iterable[Any]) -> list[str]:
+        return [content_text(one, seen, inside) for one in values]
+
+    if isinstance(value, type | FunctionType):
+        return text_of_code(value, seen, inside)
+    if isinstance(inner := getattr(value, "__wrapped__", None), FunctionType):  # cached, say
+        return content_text(inner, seen, inside)
+    if isinstance(value, MethodType):
+        return f"{texts([value.__func__, value.__self__])}"
+    if isinstance(value, functools.partial):
+        return f"partial {texts([value.func, value.args, value.keywords])}"
+    if isinstance(value, Mapping):
+        return f"{type(value).__name__} {[*zip(texts(value), texts(value.values()), strict=True)]}"
+    if isinstance(value, set | frozenset):
+        return f"set {sorted(texts(value))}"
+    if isinstance(value, Sequence) or type(value) is deque:
+        return f"{type(value).__name__} {texts(value)}"
+    if isinstance(fingerprint := getattr(value, "fingerprint", None), str):  # a dataset
+        return fingerprint
+    if callable(state := getattr(value, "state_dict", None)):  # a network
+        return f"{type(value).__qualname__} {texts([type(value), state()])}"
+    kind = type(value)
+    if isinstance(value, Enum | PurePath | range | re.Pattern) or kind.__module__ == "torch":
+        return repr(value)
+    plain = (
+        is_outside(kind) or kind.__module__.startswith("engram.") or kind.__name__ in ("SimpleNamespace", "Namespace")
+    )
+    if plain and hasattr(value, "__dict__"):
+        return f"{kind.__qualname__} {texts([kind, vars(value)])}"
+    return ""
+
+
+def text_of_code(value: Any, seen: dict[str, str], inside: frozenset[int]) -> str:
+    """Of a function or class that code names; one of a script is noted with all that it uses."""
+    name = place_of_code(value)
+    if not is_outside(value):
+        return name if isinstance(value, FunctionType) else ""
+    if value.__module__ in SCRIPTS:
+        used_by(value, seen)
+    elif name not in seen:
+        seen[name] = ""  # it may name itself
+        seen[name] = code_text(value, dict(seen))
+    if "<" not in name:
+        return name
+    code = compiled_text(value.__code__) if isinstance(value, FunctionType) else ""  # several may have that name
+    return f"{name} {code} {sorted(brought_values(value, seen, inside).items())}"
 
 
 @cache
@@ -199,15 +349,11 @@ def written_source(thing: Any) -> str:
     try:
         return inspect.getsource(thing)
     except (OSError, TypeError):
-        values = vars(thing) if isinstance(thing, type) else {}
-        plain = {n: repr(v) for n, v in values.items() if is_plain(v) and not n.startswith("__")}
-        codes = [f"{compiled_text(f.__code__)} {f.__defaults__} {f.__kwdefaults__}" for f in functions_of(thing)]
-        return json.dumps([plain, codes], sort_keys=True)
+        return json.dumps([compiled_text(f.__code__) for f in functions_of(thing)])
 
 
 def hashed_value(value: Any) -> str:
-    """A value that code names, as it enters the hash: plain ones as they are written, arrays and tensors by their
-    content; empty if it is something else."""
+    """Plain values as they are written, arrays and tensors by their content; empty if it is something else."""
     if is_plain(value):
         return repr(value)
     if isinstance(value, type | ModuleType) or not hasattr(value, "__array__") or not hasattr(value, "dtype"):
@@ -248,31 +394,38 @@ def user_place(trace: str) -> str:
     """` (mine.py, line 7)`: the last place in code from outside the package that a traceback names; else nothing."""
     package = str(Path(__file__).parents[1])
     for path, line in reversed(re.findall(r'File "([^"]+)", line (\d+)', trace)):
-        library = {"site-packages", "dist-packages"} & set(Path(path).parts) or "/lib/python" in path
+        library = INSTALLED & set(Path(path).parts) or "/lib/python" in path
         if not path.startswith(package) and not library and not path.startswith("<"):
             return f" ({Path(path).name}, line {line})"
     return ""
 
 
 def is_plain(value: Any) -> bool:
-    return isinstance(value, int | float | str | tuple | list | dict | bytes | None)
+    """Whether it is written as what it is: of arrays in a list, only some values would be."""
+    if type(value) in (tuple, list):
+        return all(map(is_plain, value))
+    if type(value) is dict:
+        return all(map(is_plain, value)) and all(map(is_plain, value.values()))
+    return isinstance(value, int | float | str | bytes | None)
 
 
 def is_outside_module(module: ModuleType) -> bool:
     """A module of the user's own: a file that no installer put there."""
     file = getattr(module, "__file__", None) or ""
     top = module.__name__.partition(".")[0]
-    return file.endswith(".py") and top not in OURS and not {"site-packages", "dist-packages"} & set(Path(file).parts)
+    return file.endswith(".py") and top not in OF_OTHERS and not INSTALLED & set(Path(file).parts)
 
 
 def functions_of(thing: Any) -> Iterator[FunctionType]:
     """The functions that a class or function consists of."""
     for value in vars(thing).values() if isinstance(thing, type) else (thing,):
-        for part in (getattr(value, name, None) for name in ("__func__", "fget", "fset")):
+        for part in (getattr(value, name, None) for name in ("__func__", "fget", "fset", "func", "__wrapped__")):
             if inspect.isfunction(part):
                 yield from unwrap(part)
         if inspect.isfunction(value):
             yield from unwrap(value)
+        elif isinstance(value, type) and isinstance(thing, type) and value.__qualname__.startswith(thing.__qualname__):
+            yield from functions_of(value)  # a class inside
 
 
 def unwrap(function: FunctionType) -> Iterator[FunctionType]:

@@ -48,6 +48,12 @@ class Arrays(Images):
     def check_inputs(what: str, value: ArrayLike) -> NDArray[Any]:
         return _check_values(what, value)
 
+    @staticmethod
+    def check_units(train: NDArray[Any], test: NDArray[Any]) -> None:
+        kinds = ["floats" if x.dtype.kind == "f" else "whole numbers" for x in (train, test)]
+        if kinds[0] != kinds[1]:
+            raise DataError(f"x_train has {kinds[0]}, x_test {kinds[1]}: give both in the same units, and as one type")
+
     def _describe(self, tests: str) -> str:
         size = "×".join(map(str, self.shape))
         return f"Arrays({self.name}: {len(self.y_train)}/{tests} arrays of {size}, {self.n_classes} {self.targets})"

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, NoReturn, Self
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, ClassVar, NoReturn, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from engram.core.messages import Say, tell
 from engram.data.errors import DataError
-from engram.data.mapped import MappedArray, by_place
+from engram.data.mapped import MappedArray, by_place, file_of, of_its_own, stamp_of
 from engram.data.targets import CHOICES, Targets, check_columns, check_numbers, check_targets_word, read_array
 
 HALF_PRECISION = 2.0**-11
@@ -28,6 +30,7 @@ class ClosedDataError(RuntimeError):
 class Images:
     """A dataset of labelled images with a train and a test part.
 
+    The arrays are its own: what is written later into those that were given changes nothing.
     Pixels are uint8; floats in [0, 1] are accepted and rounded to 8 bits (`rint(255 x)`), so that the same images
     always have the same fingerprint; if that changes them, it is said, and `note` has it. Arrays can be
     anything that `np.asarray` reads, including torch tensors.
@@ -46,6 +49,8 @@ class Images:
     """How this copy differs from the official dataset, for reports; empty if it does not."""
     targets: Targets = "classes"
     """What is predicted: one of several `classes`; numbers, `values`; or several `labels` at once."""
+    _files: ClassVar[Mapping[Path, tuple[int, int]]] = MappingProxyType({})
+    """Size and time of the files that arrays lie in, as they were then."""
 
     def __init__(
         self,
@@ -70,6 +75,7 @@ class Images:
         sizes = x["train"].shape[1:], x["test"].shape[1:]
         if sizes[0] != sizes[1]:
             raise DataError(f"training images are {sizes[0]}, test images are {sizes[1]}: give both in the same size")
+        self.check_units(x["train"], x["test"])
         if targets == "classes":
             names = _class_names(y["train"], y["test"], classes)
         else:
@@ -77,8 +83,11 @@ class Images:
         if rounded := max(_largest_change(given, x[part]) for part, given in (("train", x_train), ("test", x_test))):
             note = note or f"floats rounded to 8 bits, by up to {rounded:.4f}"
             tell(f"{name}: {note}; engram.Arrays keeps floats as they are")
-        self._set(x_train=x["train"], y_train=y["train"], x_test=x["test"], y_test=y["test"])
+        self._set(x_train=of_its_own(x["train"], x_train), x_test=of_its_own(x["test"], x_test))
+        self._set(y_train=of_its_own(y["train"], y_train), y_test=of_its_own(y["test"], y_test))
         self._set(classes=names, name=name, note=note, targets=targets)
+        files = {file for part in x if (file := file_of(x[part]))}
+        self._set(_files={file: stamp_of(file) for file in files if file.is_file()})
 
     @classmethod
     def of(
@@ -119,7 +128,7 @@ class Images:
 
     def __getstate__(self) -> dict[str, Any]:
         """For other processes: arrays that lie in a file are not sent, but where they lie."""
-        return {name: by_place(value) for name, value in vars(self).items()}
+        return {name: by_place(value) for name, value in vars(self).items() if name != "_files"}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self._set(**{name: v.open() if isinstance(v, MappedArray) else v for name, v in state.items()})
@@ -128,6 +137,16 @@ class Images:
     def check_inputs(what: str, value: ArrayLike) -> NDArray[Any]:
         """The inputs as they are stored, or a DataError."""
         return _check_pixels(what, value)
+
+    @staticmethod
+    def check_units(train: NDArray[Any], test: NDArray[Any]) -> None:
+        """Refuses inputs of which the two parts cannot be in the same units."""
+        for what, x, other in (("x_train", train, test), ("x_test", test, train)):
+            if x.max() == 1 and other.max() > 1:
+                raise DataError(
+                    f"{what} has 8-bit pixels from 0 to 1, the other part up to {other.max()}: give both as 0–255, or "
+                    "both as floats 0–1"
+                )
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -148,9 +167,19 @@ class Images:
     def n_classes(self) -> int:
         return len(self.classes)
 
-    @cached_property
+    @property
     def fingerprint(self) -> str:
-        """Hash of the four arrays and their shapes; names and notes are not included."""
+        """Hash of the four arrays and their shapes; names and notes are not included. If an array lies in a file that
+        was changed since, it is refused."""
+        for file, stamp in self._files.items():
+            if not file.is_file() or stamp_of(file) != stamp:
+                raise DataError(
+                    f"{file} is not there any more, or was changed since {self.name} was made of it; make it anew"
+                )
+        return self._hash
+
+    @cached_property
+    def _hash(self) -> str:
         digest = self._new_digest()
         if self.targets != "classes":
             digest.update(f"targets {self.targets}".encode())
@@ -189,7 +218,11 @@ class SealedImages(Images):
 
     def __init__(self, whole: Images) -> None:
         self._set(x_train=whole.x_train, y_train=whole.y_train, classes=whole.classes, name=whole.name, note=whole.note)
-        self._set(fingerprint=whole.fingerprint, whole=whole, targets=whole.targets)
+        self._set(whole=whole, targets=whole.targets)
+
+    @property
+    def fingerprint(self) -> str:
+        return self.whole.fingerprint
 
     @property
     def shape(self) -> tuple[int, ...]:

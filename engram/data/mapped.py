@@ -80,6 +80,28 @@ def is_mapped(x: NDArray[Any]) -> bool:
     return isinstance(base, mmap.mmap)
 
 
+def file_of(x: NDArray[Any]) -> Path | None:
+    """The file that an array, or what it is a view of, lies in; None if there is none, or its name is not known."""
+    base: Any = x
+    while isinstance(base, np.ndarray):
+        if isinstance(base, np.memmap) and base.filename is not None:
+            return Path(base.filename)
+        base = base.base
+    return None
+
+
+def of_its_own(x: NDArray[Any], given: Any) -> NDArray[Any]:
+    """An array that nobody else can change: a copy if it shares memory with what was given, and read-only. An array in
+    a file stays there."""
+    if is_mapped(x):
+        return x
+    if isinstance(given, np.ndarray) and x is given and x.base is None and not x.flags.writeable:
+        return x
+    own = x.copy() if np.may_share_memory(x, np.asarray(given)) else x
+    own.flags.writeable = False
+    return own
+
+
 def is_view(x: NDArray[Any]) -> bool:
     """Whether it is a part of another array."""
     return isinstance(x.base, np.ndarray)

@@ -28,6 +28,8 @@ def check_targets_word(targets: Any) -> None:
 
 
 def read_array(what: str, value: ArrayLike) -> NDArray[Any]:
+    if np.ma.is_masked(value):
+        raise DataError(f"{what} has masked values: fill them in, x.filled(…), or leave those rows out")
     try:
         return np.asarray(value)
     except Exception as error:  # ragged lists and tensors on a GPU or with gradients raise different types

@@ -40,7 +40,7 @@ class Course:
     def checkpoint(self, task: int, epoch: int = 0, step: int = 0) -> None:
         """Saves all that the run needs to go on from here."""
         self.note_cost()
-        self.save(copy.deepcopy(capture(self.outcome, self.learner, self.method, task, epoch, step)))
+        self.save(copy.deepcopy(capture(self.outcome, self.learner, self.method, self.guard.beside, task, epoch, step)))
 
     def note_cost(self) -> None:
         self.outcome.steps, self.outcome.seconds = self.learner.steps, time.perf_counter() - self.began

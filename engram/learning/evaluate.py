@@ -15,6 +15,7 @@ from engram.core.streams import own_global_generators, seed_global_generators, s
 from engram.core.validation import check_values
 from engram.learning.learner import Learner, in_eval_mode, parameter_of_task
 from engram.learning.method import Method
+from engram.learning.step import DivergedError
 from engram.learning.targets import class_outputs, own_targets, score_numbers
 from engram.scenarios.task import Batch, Task
 
@@ -118,14 +119,18 @@ def score_task(
     what = task.targets
     right = torch.zeros((), dtype=torch.long, device=learner.device)
     parts: list[tuple[Tensor, Tensor]] = []
+    undefined = torch.zeros((), dtype=torch.bool, device=learner.device)
     with in_evaluation(learner, task):
         for batch in task.test.chunks():
             scores = scores_of(learner, method, batch, evaluation)
+            undefined |= scores[:, active].isnan().any()
             if what == "classes":
                 guess = learner.largest(scores, batch.t, batch.tasks, evaluation.mask)
                 right += (guess == class_outputs(batch.y)).sum()
             if logits or what != "classes":
                 parts.append((scores.cpu(), own_targets(what, batch.y, active).cpu()))
+    if undefined:  # the largest of them would be whatever stands first
+        raise DivergedError
     n = len(task.test)
     found = Scored(100 * int(right) / n, n, int(right), active, what)
     if parts:

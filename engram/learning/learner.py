@@ -210,6 +210,8 @@ class Learner:
         """Steps of all tasks before this one, and of all tasks, computed from `pass_sizes`."""
         self.told = True
         """Whether it is told where tasks begin and end."""
+        self.smooths = False
+        """Whether a loss with smoothed labels was computed."""
         self.seen: tuple[int, ...] | None = None
         """Outputs whose labels were shown so far, in class learning on a stream without boundaries; else None."""
         self.unseen: tuple[int, ...] = ()
@@ -227,6 +229,8 @@ class Learner:
         self._streams: dict[tuple[int, str], torch.Generator] = {}
         self._output_layer: str | None = None
         self.new_optimizer()
+        self.own_names = frozenset({*vars(self), "own_names"})
+        """Attributes of every learner."""
 
     def new_optimizer(self) -> None:
         self.optimizer = self.training.new_optimizer(self.params)
@@ -283,14 +287,25 @@ class Learner:
     def logits(self, x: Tensor, t: Tensor | None = None) -> Tensor:
         """(batch, pixels) → (batch, all outputs). `t`, the task of each sample, reaches networks that take it."""
         if self.precision == "fp32":
-            out: Tensor = self.net(*self.inputs(x, t))
-            return out
+            return self._output(x, t)
         return self._logits_and_output(x, t)[0]
+
+    def _output(self, x: Tensor, t: Tensor | None) -> Tensor:
+        """What the network returns. It must leave its input as it is, which methods store and use again."""
+        before = x._version
+        out: Tensor = self.net(*self.inputs(x, t))
+        if x._version != before:
+            raise ValueError(
+                f"{type(self.net).__name__} changes its input in place, which is used again after it; let it begin "
+                "with a copy (x = x.clone()), or write x = 2 * x rather than x *= 2, and no inplace=True in its first "
+                "layer"
+            )
+        return out
 
     def _logits_and_output(self, x: Tensor, t: Tensor | None) -> tuple[Tensor, Tensor]:
         """Logits as 32-bit floats, and what the network returned."""
         with products(self.precision, self.device):
-            out: Tensor = self.net(*self.inputs(x, t))
+            out = self._output(x, t)
         return out.float(), out
 
     def inputs(self, x: Tensor, t: Tensor | None) -> tuple[Tensor, ...]:
@@ -354,6 +369,7 @@ class Learner:
 
     def loss_of(self, logits: Tensor, batch: Batch) -> Tensor:
         """The same, from logits that were computed already."""
+        self.smooths = True
         if not self.tasks.only_classes:
             return loss_by_head(self, logits, batch)
         smoothing = self.training.label_smoothing

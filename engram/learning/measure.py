@@ -77,7 +77,8 @@ def measure(name: str, metric: LogitMetric, scored: Scored) -> Any:
     assert scored.logits is not None
     assert scored.targets is not None
     with torch.no_grad():
-        found = metric.measure(scored.logits, scored.targets, scored.active)
+        # copies: one metric may write into them, and the next, or what is kept, must not have that
+        found = metric.measure(scored.logits.clone(), scored.targets.clone(), scored.active)
     return plain_value(name, found)
 
 

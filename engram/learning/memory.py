@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from typing import Any
 
 import numpy as np
@@ -31,7 +32,7 @@ def bytes_of(value: Any) -> int:
         return sum(bytes_of(tensor) for tensor in value.state_dict().values())
     if isinstance(value, dict):
         return sum(bytes_of(v) for v in value.values())
-    if isinstance(value, list | tuple):
+    if isinstance(value, list | tuple | set | frozenset | deque):
         return sum(bytes_of(v) for v in value)
     return 0
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from engram.learning.learner import Learner
 from engram.learning.method import Method
-from engram.learning.state import kept_state, restore_kept_state
+from engram.learning.state import NetBeside, kept_state, put_beside, restore_kept_state
 
 SAMPLES = 64
 """Images that a generator is asked for after a task."""
@@ -83,13 +83,16 @@ class MisfitError(ValueError):
 Checkpoint = dict[str, Any]
 
 
-def capture(outcome: Outcome, learner: Learner, method: Method, task: int, epoch: int, step: int) -> Checkpoint:
+def capture(
+    outcome: Outcome, learner: Learner, method: Method, beside: NetBeside, task: int, epoch: int, step: int
+) -> Checkpoint:
     """All that a run needs to go on after `task` tasks and `epoch` epochs of the next, or `step` steps of a stream."""
     return {
         "task": task,
         "epoch": epoch,
         **({"step": step} if step else {}),
         "net": learner.net.state_dict(),
+        **({"beside net": changes} if (changes := beside.changes(learner.net)) else {}),
         "optimizer": learner.optimizer.state_dict(),
         "method": kept_state(method),
         "outcome": {name: value for name, value in vars(outcome).items() if not name.startswith("resumed_")},
@@ -102,6 +105,7 @@ def restore(checkpoint: Checkpoint, learner: Learner, method: Method) -> Outcome
     checkpoint = copy.deepcopy(checkpoint)  # whoever holds it may resume from it again
     try:
         learner.net.load_state_dict(checkpoint["net"])
+        put_beside(learner.net, checkpoint.get("beside net", []))
         learner.optimizer.load_state_dict(checkpoint["optimizer"])
         restore_kept_state(method, checkpoint["method"])
         task = checkpoint["task"]

@@ -47,6 +47,8 @@ def check_schedule(training: Training) -> None:
         raise ValueError(f"lr_factor {training.lr_factor} is out of range; give a number above 0")
     if not isinstance(training.lr_drops, tuple):
         raise ValueError(f"lr_drops {training.lr_drops!r} is not a list; give shares of the steps, between 0 and 1")
+    if training.schedule == "step" and not training.lr_drops:
+        raise ValueError("lr_drops is empty, and schedule step would change nothing; give shares of the steps")
     for at in training.lr_drops:
         if isinstance(at, bool) or not isinstance(at, int | float) or not 0 < at < 1:
             raise ValueError(f"lr_drops: {at!r} is out of range; give shares of the steps, between 0 and 1")
@@ -57,6 +59,14 @@ def check_schedule(training: Training) -> None:
             raise ValueError(
                 f"{name} {value}: schedule {training.schedule} has no {name}; choose from {', '.join(schedules)}"
             )
+
+
+def check_warmup(training: Training, steps: list[int]) -> None:
+    """Refuses a warm-up that no task, or not the run, would come to the end of."""
+    most = sum(steps) if training.schedule_over == "run" else max(steps, default=0)
+    if training.warmup > most:
+        what = "the run" if training.schedule_over == "run" else "a task"
+        raise ValueError(f"warmup {training.warmup}: {what} has {most} steps, and would never reach lr; give less")
 
 
 def default_value(training: Training, name: str) -> object:

@@ -8,15 +8,26 @@ from __future__ import annotations
 
 import copy
 import hashlib
+import random
+from collections import deque
+from collections.abc import Iterator
 from dataclasses import fields
 from typing import Any
 
 import numpy as np
+import torch
 from torch import Tensor, nn
 
+from engram.core.code import functions_of, is_outside, names_in
+from engram.core.messages import tell
 from engram.learning.buffer import Buffer
 from engram.learning.learner import Learner
 from engram.learning.method import Method
+
+CHANGEABLE = (list, dict, set, deque, np.ndarray, Tensor, bytearray)
+"""What can be changed in place."""
+GENERATORS = (torch.Generator, np.random.Generator, random.Random)
+OF_ALL_MODULES = frozenset(vars(nn.Module()))
 
 
 class UndeclaredStateError(ValueError):
@@ -31,8 +42,13 @@ class StateGuard:
         self.fields = [{f.name: copy.deepcopy(getattr(m, f.name)) for f in fields(m)} for m in self.members]
         self.started: list[dict[str, tuple[Any, str]]] = []
 
-    def after_start(self) -> None:
-        """Refuses scratch that is not a task's, and notes the `working` attributes that `start` has made."""
+    def after_start(self, learner: Learner) -> None:
+        """Refuses scratch that is not a task's, and notes the `working` attributes that `start` has made, what the
+        network holds beside its state, and what classes hold for all runs."""
+        self.learner = learner
+        self.beside = NetBeside(learner.net)
+        self.of_classes = content_of_classes(self.classes())
+        self.of_modules = content_of_modules(self.classes())
         self.check()
         for member in self.members:
             scratch = next((name for name in vars(member) if name.startswith("_")), None)
@@ -45,14 +61,37 @@ class StateGuard:
             made = {name: getattr(member, name) for name in working_of(member) if hasattr(member, name)}
             self.started.append({name: (value, fingerprint(value)) for name, value in made.items()})
 
+    def classes(self) -> list[type]:
+        """Of the user's own: the methods', and those of the network's modules."""
+        found = [*map(type, self.members), *map(type, self.learner.net.modules())]
+        return list(dict.fromkeys(owner for cls in found for owner in cls.__mro__ if is_outside(owner)))
+
     def check(self) -> None:
-        """Refuses attributes that are not declared, and hyper-parameters that are no longer as they were given."""
+        """Refuses attributes that are not declared, hyper-parameters that are no longer as they were given, and state
+        in other places, which a resumed run would not have."""
+        check_parameters(self.learner)
+        for name in set(vars(self.learner)) - self.learner.own_names:
+            raise UndeclaredStateError(
+                f"learner.{name} was made by the method, and a resumed run would lose it; make it an attribute of the "
+                f"method, and name it in `kept` if later tasks need it, in `working` if begin_task makes it anew"
+            )
+        now = content_of_classes(self.classes())
+        if changed := next((name for name, was in self.of_classes.items() if now.get(name, was) != was), None):
+            raise UndeclaredStateError(
+                f"{changed} is an attribute of the class, which all runs share, and it changed while this one ran; "
+                "each object its own: a method makes it in start and names it in `kept`, a network in __init__"
+            )
+        current = content_of_modules(self.classes())
+        for name in [name for name, was in self.of_modules.items() if current.get(name, was) != was]:
+            del self.of_modules[name]
+            tell(f"{name} is shared by all runs and changed while this one ran: no result may depend on it")
         for member, values in zip(self.members, self.fields, strict=True):
             check_attributes(member, values)
             check_fields_unchanged(member, values)
 
     def at_boundary(self) -> None:
-        """Deletes scratch, and puts `working` attributes back to what `start` made of them."""
+        """Deletes scratch and gradients, and puts `working` attributes back to what `start` made of them."""
+        self.learner.net.zero_grad()
         for member, made in zip(self.members, self.started, strict=True):
             for name in [name for name in vars(member) if name.startswith("_")] + working_of(member):
                 if name in vars(member):
@@ -65,6 +104,127 @@ class StateGuard:
                         "or make it anew in begin_task"
                     )
                 setattr(member, name, value)
+
+
+def content_of_classes(classes: list[type]) -> dict[str, str]:
+    """What classes hold that can change, by name."""
+    return {
+        f"{cls.__name__}.{name}": fingerprint(value)
+        for cls in classes
+        for name, value in vars(cls).items()
+        if not name.startswith("__") and isinstance(value, CHANGEABLE)
+    }
+
+
+def content_of_modules(classes: list[type]) -> dict[str, str]:
+    """The same of the variables outside classes that their code names; numbers are set anew and not changed."""
+    return {
+        f"{function.__module__}.{word}": fingerprint(value)
+        for cls in classes
+        for function in functions_of(cls)
+        for word in names_in(function.__code__)
+        if isinstance(value := function.__globals__.get(word), CHANGEABLE)
+    }
+
+
+def check_parameters(learner: Learner) -> None:
+    """Refuses a network with parameters that the optimiser does not have, or has though they are gone."""
+    named = dict(learner.net.named_parameters())
+    trained = set(map(id, learner.params))
+    missing = [name for name, p in named.items() if p.requires_grad and id(p) not in trained]
+    gone = trained - set(map(id, named.values()))
+    if missing or gone:
+        what = f"its parameter {missing[0]} is not trained" if missing else "some of those trained are not in it"
+        raise UndeclaredStateError(
+            f"the network was changed, and {what}: the optimiser has the parameters of the beginning. Make all layers "
+            "in the hook network, or set learner.params and call learner.new_optimizer()"
+        )
+
+
+def modes(net: nn.Module) -> list[bool]:
+    """Of each of its modules, whether it is in training."""
+    return [module.training for module in net.modules()]
+
+
+class NetBeside:
+    """What a network holds beside its state: plain attributes, buffers that are not persistent, which modules are in
+    training, and which parameters are trained. A checkpoint takes along what of it has changed since the start."""
+
+    def __init__(self, net: nn.Module) -> None:
+        self.first = {place: fingerprint(value) for place, value in beside(net)}
+
+    def changes(self, net: nn.Module) -> list[tuple[str, str, Any]]:
+        """(module or parameter, attribute, value)."""
+        changed = [(place, value) for place, value in beside(net) if self.first.get(place) != fingerprint(value)]
+        return [(*place, portable(value, place)) for place, value in changed]
+
+
+def beside(net: nn.Module) -> Iterator[tuple[tuple[str, str], Any]]:
+    """((module or parameter, attribute), value)."""
+    for name, module in net.named_modules():
+        for attribute, value in vars(module).items():
+            if attribute == "training" or (attribute not in OF_ALL_MODULES and not holds_module(value)):
+                yield (name, attribute), value
+        for attribute in module._non_persistent_buffers_set:
+            yield (name, attribute), getattr(module, attribute)
+    for name, parameter in net.named_parameters():
+        yield (name, "requires_grad"), parameter.requires_grad
+
+
+def holds_module(value: Any) -> bool:
+    """Whether it is, or has in it, a part of the network, which has a state of its own."""
+    if isinstance(value, dict):
+        return any(map(holds_module, value.values()))
+    return isinstance(value, nn.Module) or (isinstance(value, list | tuple) and any(map(holds_module, value)))
+
+
+def portable(value: Any, place: tuple[str, str]) -> Any:
+    """As a file can hold it."""
+    if isinstance(value, Tensor):
+        return value.detach().clone()
+    if isinstance(value, GENERATORS):
+        return generator_state(value)
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    if type(value) in (set, frozenset, deque):
+        return [portable(one, place) for one in value]
+    if type(value) in (list, tuple):
+        return type(value)(portable(one, place) for one in value)
+    if type(value) is dict:
+        return {portable(k, place): portable(v, place) for k, v in value.items()}
+    raise UndeclaredStateError(
+        f"the network's attribute {'.'.join(filter(None, place))} is a {type(value).__name__} and changed while it was "
+        "trained, which a resumed run would not know; hold it in a buffer (register_buffer), or in numbers or tensors"
+    )
+
+
+def put_beside(net: nn.Module, changes: list[tuple[str, str, Any]]) -> None:
+    """Puts back what `NetBeside.changes` found."""
+    for name, attribute, value in changes:
+        owner = net.get_parameter(name) if attribute == "requires_grad" else net.get_submodule(name)
+        now = getattr(owner, attribute, None)
+        if isinstance(now, GENERATORS):
+            set_generator_state(now, value)
+        elif isinstance(now, set | frozenset | deque):
+            setattr(owner, attribute, type(now)(value))
+        else:
+            setattr(owner, attribute, value)
+
+
+def generator_state(rng: Any) -> Any:
+    if isinstance(rng, torch.Generator):
+        return rng.get_state()
+    return rng.bit_generator.state if isinstance(rng, np.random.Generator) else list(rng.getstate())
+
+
+def set_generator_state(rng: Any, state: Any) -> None:
+    if isinstance(rng, torch.Generator):
+        rng.set_state(state)
+    elif isinstance(rng, np.random.Generator):
+        rng.bit_generator.state = state
+    else:
+        version, numbers, gauss = state
+        rng.setstate((version, tuple(numbers), gauss))
 
 
 def working_of(member: Method) -> list[str]:
@@ -93,7 +253,7 @@ def check_fields_unchanged(member: Method, values: dict[str, Any]) -> None:
 
 
 def fingerprint(value: Any) -> str:
-    """Equal for equal content: numbers, text, tensors, networks, and lists, tuples and dicts of them."""
+    """Equal for equal content: numbers, text, tensors, networks, generators, and collections of them."""
     if isinstance(value, Tensor):
         value = value.detach().cpu().numpy()
     if isinstance(value, np.ndarray):
@@ -104,8 +264,16 @@ def fingerprint(value: Any) -> str:
         return fingerprint(value.state_dict())
     if isinstance(value, dict):
         return f"{{{', '.join(f'{key!r}: {fingerprint(v)}' for key, v in value.items())}}}"
-    if isinstance(value, list | tuple):
+    if isinstance(value, list | tuple | deque):
         return f"{type(value).__name__}({', '.join(map(fingerprint, value))})"
+    if isinstance(value, set | frozenset):
+        return f"set({sorted(map(fingerprint, value))})"
+    if isinstance(value, GENERATORS):
+        return f"{type(value).__name__} {fingerprint(generator_state(value))}"
+    if isinstance(value, np.generic):
+        return repr(value.item())
+    if isinstance(value, torch.optim.Optimizer):
+        return fingerprint(value.state_dict())
     return repr(value) if isinstance(value, bool | int | float | str | None) else type(value).__name__
 
 

@@ -15,9 +15,10 @@ from engram.learning.augment import check_augmentable
 from engram.learning.learner import Learner, Training
 from engram.learning.method import Method
 from engram.learning.precision import check_precision
+from engram.learning.state import UndeclaredStateError, modes
 from engram.nets._start import StartedNet
 from engram.nets.net import Net
-from engram.scenarios.task import Batch, Tasks
+from engram.scenarios.task import Batch, Task, Tasks
 
 CHECK_EVERY = 50
 """Steps between two looks at whether the loss is still finite (each look waits for the device)."""
@@ -93,16 +94,28 @@ def take_step(learner: Learner, method: Method, batch: Batch) -> Tensor:
 
 
 def backward(learner: Learner, method: Method, batch: Batch) -> Tensor:
-    """Fills the gradients of the method's loss, zeros for parameters that it does not depend on, and returns it."""
+    """Fills the gradients of the method's loss, zeros for parameters that it does not depend on, and returns it.
+
+    A parameter that was frozen meanwhile has none, so that no momentum moves it.
+    """
     if method.plain_loss and fast.has_closed_form(learner.net):
         return fast.backward(learner, learner.net, batch)
+    before = batch.x._version
     loss = method.loss(learner, batch)
     if not isinstance(loss, Tensor) or loss.numel() != 1 or not loss.requires_grad:
         raise TypeError(explain_loss(method, loss))
+    if batch.x._version != before:
+        names = "+".join(type(member).__name__ for member in method.members())
+        raise ValueError(f"{names}.loss changes batch.x in place, which later hooks get too; let it work on a copy")
+    if learner.training.label_smoothing and not learner.smooths:
+        raise ValueError(
+            f"label_smoothing {learner.training.label_smoothing} would have no effect: the method has a loss of its "
+            "own, which does not smooth labels; leave it out"
+        )
     learner.optimizer.zero_grad()
     loss.backward()  # type: ignore[no-untyped-call]
     for p in learner.params:
-        if p.grad is None:
+        if p.grad is None and p.requires_grad:
             p.grad = torch.zeros_like(p)
     return loss.detach()
 
@@ -120,6 +133,18 @@ def explain_loss(method: Method, loss: Any) -> str:
         f"{names}.loss returned {what}: return one number as a tensor that depends on the network's parameters, such "
         "as learner.loss(batch), without .item() and .detach()"
     )
+
+
+def end_task(learner: Learner, method: Method, task: Task) -> None:
+    """The method's hook. One that leaves layers as at test time would train all later tasks so."""
+    before = modes(learner.net)
+    method.end_task(learner, task)
+    if modes(learner.net) != before:
+        names = "+".join(type(member).__name__ for member in method.members())
+        raise UndeclaredStateError(
+            f"{names}.end_task leaves the network's layers in another mode, in which later tasks would be trained; put "
+            "it back (learner.net.train()), or change the mode in begin_task if that is meant"
+        )
 
 
 def finite(total: Tensor) -> float:

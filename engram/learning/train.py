@@ -20,9 +20,10 @@ from engram.learning.outcome import MisfitError as MisfitError
 from engram.learning.outcome import Outcome as Outcome
 from engram.learning.outcome import Progress as Progress
 from engram.learning.outcome import restore
-from engram.learning.state import StateGuard
+from engram.learning.schedule import check_warmup
+from engram.learning.state import StateGuard, check_parameters
 from engram.learning.step import CHECK_EVERY as CHECK_EVERY
-from engram.learning.step import DivergedError, check_weights, network_facts, seed_layers, training_of_task
+from engram.learning.step import DivergedError, check_weights, end_task, network_facts, seed_layers, training_of_task
 from engram.learning.step import finite as finite
 from engram.learning.step import new_learner as new_learner
 from engram.learning.step import take_step as take_step
@@ -65,7 +66,7 @@ def train(
     shown = tasks if plan is None else view_of_learner(tasks, plan, training.boundary_every)
     with tasks.guarded(), own_global_generators(device):
         learner = new_learner(shown, method, net, training, seed, device)
-        guard.after_start()
+        guard.after_start(learner)
         if plan is not None and tasks.kind == "class":
             learner.seen = ()
         check_network(learner, evaluation)
@@ -76,6 +77,7 @@ def train(
             outcome.told_boundaries = f"every {training.boundary_every} steps" if training.boundary_every else "no"
         curriculum = method.curriculum(tasks)
         steps = task_steps(method, training, curriculum) if plan is None else [len(plan.sizes)]
+        check_warmup(training, steps)
         course = Course(
             learner, method, evaluation, guard, outcome,
             began=time.perf_counter() - outcome.seconds,
@@ -157,6 +159,7 @@ def learn(course: Course, task: Task, first: Task, number: int, skip: int, strea
     learner.watch = lambda loss: course.tell(number, loss)
     seed_layers(learner, "begin task")
     method.begin_task(learner, task)
+    check_parameters(learner)
     data = method.data(task)
     per_epoch = learner.training.steps_per_epoch(len(data))
     summed, steps = outcome.running
@@ -181,4 +184,4 @@ def learn(course: Course, task: Task, first: Task, number: int, skip: int, strea
     check_weights(learner)  # the last step is in no loss
     outcome.losses.append(mean_loss)
     outcome.running = (0.0, 0)
-    method.end_task(learner, task)
+    end_task(learner, method, task)

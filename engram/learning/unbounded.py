@@ -19,7 +19,7 @@ from engram.learning.course import Course
 from engram.learning.evaluate import Evaluation
 from engram.learning.learner import Training
 from engram.learning.method import Method
-from engram.learning.step import CHECK_EVERY, check_weights, finite, seed_layers, take_step, training_of_task
+from engram.learning.step import CHECK_EVERY, check_weights, end_task, finite, seed_layers, take_step, training_of_task
 from engram.scenarios.stream import Plan, Shown, StreamReader, outputs_of
 from engram.scenarios.task import Batch, Task, Tasks, pool
 
@@ -242,7 +242,7 @@ class StreamLoop:
         stretch = self.learner.tasks[self.learner.task]
         assert isinstance(stretch.train, Shown)
         with stretch.train.readable():
-            self.method.end_task(self.learner, stretch)
+            end_task(self.learner, self.method, stretch)
         self.course.check_state()
 
     def measure(self) -> None:

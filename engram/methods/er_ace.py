@@ -9,7 +9,7 @@ from torch.nn.functional import cross_entropy
 
 from engram.learning.learner import Learner
 from engram.methods._stored import StoredReplay, active_outputs
-from engram.scenarios.task import Batch
+from engram.scenarios.task import Batch, Tasks
 
 
 @dataclass
@@ -19,6 +19,11 @@ class ERACE(StoredReplay):
     title = "ER-ACE"
     family = "rehearsal"
     look = ("purple", "^", "--")
+
+    def start(self, learner: Learner, tasks: Tasks) -> None:
+        if learner.training.label_smoothing:
+            raise ValueError("label_smoothing: ER-ACE leaves outputs out of its loss, to which no label can be spread")
+        super().start(learner, tasks)
 
     def loss(self, learner: Learner, batch: Batch) -> Tensor:
         old = self.buffer.draw(self.replay)

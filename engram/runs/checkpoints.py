@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+from collections import OrderedDict
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -99,16 +100,16 @@ def check_kept(kept: Mapping[str, Any]) -> None:
     for name, value in kept.items():
         if odd := unreadable(value):
             raise ValueError(
-                f"{name} is kept and holds a {odd}; keep tensors, numbers, text, networks, or lists, tuples and dicts "
-                "of them"
+                f"{name} is kept and holds a {odd}; keep tensors, numbers, text, or lists, tuples and dicts of them; a "
+                "network is an attribute of its own, several are an nn.ModuleList"
             )
 
 
 def unreadable(value: Any) -> str | None:
     """The name of a type inside a value that is not read from files, since reading it could run code."""
-    if value is None or isinstance(value, torch.Tensor | bool | int | float | str) or hasattr(value, "state_dict"):
+    if value is None or isinstance(value, torch.Tensor | bool | int | float | str):
         return None
-    if isinstance(value, list | tuple | dict):
+    if type(value) in (list, tuple, dict, OrderedDict):
         inside = [*value, *value.values()] if isinstance(value, dict) else value
         return next((odd for one in inside if (odd := unreadable(one))), None)
     return type(value).__name__

@@ -214,6 +214,6 @@ def stand_in_images(names: dict[str, Any]) -> dict[str, Images]:
             y = np.arange(len(CATALOG[name].classes))
             x = np.full((len(y), 2, 2), value, np.uint8)
             images = Images(x, y, x, y, CATALOG[name].classes, name)
-            object.__setattr__(images, "fingerprint", fingerprint)
+            object.__setattr__(images, "_hash", fingerprint)
             found[fingerprint] = images
     return found

@@ -14,7 +14,7 @@ from engram.learning.evaluate import Evaluation, accuracy, check_network
 from engram.learning.learner import Training, batches
 from engram.learning.method import Method
 from engram.learning.state import StateGuard
-from engram.learning.step import new_learner, seed_layers, take_step, training_of_task
+from engram.learning.step import end_task, new_learner, seed_layers, take_step, training_of_task
 from engram.learning.targets import check_targets
 from engram.learning.train import check_method_here, task_steps
 from engram.nets._start import Freeze, Start
@@ -81,7 +81,7 @@ class Loop:
         self._guard = StateGuard(self.method)
         with process_state(threads), own_global_generators(self.device):
             self.learner = new_learner(drawn, self.method, spec.network, self.training, seed, self.device)
-            self._guard.after_start()
+            self._guard.after_start(self.learner)
             check_network(self.learner, self.evaluation)
         self.tasks = list(self.method.curriculum(drawn))
         """What is learned one after the other; `offline` has one task of all data."""
@@ -110,7 +110,7 @@ class Loop:
             seed_layers(learner, "begin task")
             method.begin_task(learner, task)
             yield from self._count(task)
-            method.end_task(learner, task)
+            end_task(learner, method, task)
         self._guard.check()
         self._done += 1
 

@@ -15,8 +15,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from engram.core.code import is_outside
 from engram.core.messages import unknown
-from engram.core.streams import stream
+from engram.core.streams import own_global_generators, seed_global_generators, seed_of, stream
 from engram.core.validation import is_number
 from engram.data.arrays import Arrays
 from engram.data.images import Images
@@ -125,7 +126,12 @@ def with_seed(draw: Callable[..., Tasks]) -> Callable[..., Tasks]:
 
     @wraps(draw)
     def draw_with_seed(self: Scenario, seed: int = 0, device: torch.device | str = "cpu") -> Tasks:
-        drawn = draw(self, seed, device)
+        if is_outside(type(self)):  # what somebody's own recipe draws without naming a stream follows from the seed
+            with own_global_generators():
+                seed_global_generators(seed_of(seed, "scenario"))
+                drawn = draw(self, seed, device)
+        else:
+            drawn = draw(self, seed, device)
         return replace(drawn, tasks=tuple(replace(task, seed=seed, shape=drawn.shape) for task in drawn.tasks))
 
     return draw_with_seed

@@ -48,9 +48,9 @@ class Transform(Scenario):
     """Each task has all classes of one dataset, changed by its own function.
 
     A function gets the padded images as intensities in [0, 1], (n, channels, height, width), and returns the same
-    shape; the result is cut to [0, 1] and rounded to 8 bits. It is called once per image and task, when a seed draws
-    the tasks; what it draws from PyTorch's, NumPy's or Python's global generator is the same for the same seed. The
-    kinds are those of rotated images.
+    shape; the result is cut to [0, 1] and rounded to 8 bits. It is called on all images of a task when a seed draws the
+    tasks, and on the first ones again, to see that it gives the same; what it draws from PyTorch's, NumPy's or Python's
+    global generator is the same for the same seed. The kinds are those of rotated images.
     """
 
     name = "transformed"
@@ -86,12 +86,26 @@ class Transform(Scenario):
         def transform_task(data: Pixels, task: int) -> Pixels:
             function = self.functions[task]
             stored = (data.x if data.rows is None else data.x.index_select(0, data.rows)).cpu()
+            name = seed_of(seed, f"transform {data.what}", task)
             with own_global_generators():
-                seed_global_generators(seed_of(seed, f"transform {data.what}", task))
+                seed_global_generators(name)
                 x = apply_function(FUNCTIONS[function] if isinstance(function, str) else function, stored, shape)
+                if callable(function):
+                    seed_global_generators(name)
+                    check_repeats(function, stored[:IMAGES_AT_ONCE], shape, x[:IMAGES_AT_ONCE])
             return replace(data, x=x.to(device), rows=None)
 
         return draw_views(self, prepare_images(self, self.images[0], device), len(self.functions), transform_task, seed)
+
+
+def check_repeats(function: ImageFunction, stored: Tensor, shape: tuple[int, int, int], before: Tensor) -> None:
+    """Refuses a function that gives other images than before when it is called again."""
+    if not torch.equal(apply_function(function, stored, shape), before):
+        raise ScenarioError(
+            f"function {function_name(function)} gives other images when it is called again, so that a run could not "
+            "be repeated; let it draw from the global generators (torch.rand), which the seed of the run sets, and "
+            "remember nothing"
+        )
 
 
 def apply_function(function: ImageFunction, stored: Tensor, shape: tuple[int, int, int]) -> Tensor:

@@ -191,3 +191,19 @@ def test_watch_gets_the_learner_and_may_draw_without_changing_the_run():
     assert len(norms) >= 4
     assert min(norms) > 0
     assert runs[0].losses == runs[1].losses
+
+
+def writes_zeros(logits, targets, active):
+    logits.zero_()
+    targets.zero_()
+    return 1.0
+
+
+def share_right(logits, targets, active):
+    return float((logits[:, active].argmax(1) + active.start == targets).float().mean())
+
+
+def test_a_metric_that_writes_into_what_it_is_given_changes_no_other():
+    alone, beside = go([share_right], keep=("logits",)), go([writes_zeros, share_right], keep=("logits",))
+    assert beside.extra["share-right"] == alone.extra["share-right"]
+    assert torch.equal(beside.logits[-1][0], alone.logits[-1][0])

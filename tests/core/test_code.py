@@ -309,3 +309,138 @@ def test_an_edited_scenario_of_a_notebook_gets_a_new_key():
 
     assert of() == of()
     assert len({of(), of(shift="2"), of(body="tasks[:1]"), of(cell=cell.replace("+", "-"))}) == 4
+
+
+# Values that a text does not tell
+
+USED = {
+    "a field of an object": ("from types import SimpleNamespace\nC = SimpleNamespace(w={})", "C.w"),
+    "an object of a class of the notebook": (
+        "class C:\n    def __init__(self, w):\n        self.w = w\nC = C({})",
+        "C.w",
+    ),
+    "a set": ("C = set([{}])", "len(C)"),
+    "one value of a long array in a dict": (
+        "import numpy as np\nC = dict(a=np.zeros(5000))\nC['a'][2500] = {}",
+        "C['a'].sum()",
+    ),
+    "a partial": ("import functools\ndef f(x, w):\n    return w * x\nC = functools.partial(f, w={})", "C(1)"),
+    "a cached function": ("import functools\n@functools.lru_cache\ndef f():\n    return {}", "f()"),
+    "the weights of a network": (
+        "from torch import nn\nC = nn.Linear(1, 1, bias=False)\nnn.init.constant_(C.weight, {})",
+        "C.weight.sum()",
+    ),
+}
+
+
+@pytest.mark.parametrize("what", USED)
+def test_what_the_code_of_a_notebook_names_is_in_the_key(what):
+    cell, used = USED[what]
+
+    def of(value):
+        return hash_code(in_a_notebook(cell.format(value), CELL.replace("FACTOR * scale", f"{used} * ")))
+
+    assert of(1) == of(1) != of(2)
+
+
+FURTHER = {
+    "a default argument": "F = {v}\nclass Mine(eg.Method):\n    def loss(self, learner, batch, w=F):\n        return w",
+    "an attribute of the class": "F = {v}\nclass Mine(eg.Method):\n    w = F\n",
+    "the default of a field": "F = {v}\n@dataclass\nclass Mine(eg.Method):\n    w: float = F\n",
+    "an attribute set from outside": "class Mine(eg.Method):\n    w = 1\nMine.w = {v}\n",
+    "a variable of the function around it": (
+        "def make(w):\n    class Mine(eg.Method):\n        def loss(self, learner, batch):\n            return w\n"
+        "    return Mine\nMine = make({v})"
+    ),
+    "what a decorator was given": (
+        "def times(k):\n    def wrap(f):\n        def g(*a):\n            return k * f(*a)\n        return g\n"
+        "    return wrap\n"
+        "F = {v}\nclass Mine(eg.Method):\n    @times(F)\n    def loss(self, learner, batch):\n        return 1"
+    ),
+    "a function put in from outside": (
+        "class Mine(eg.Method):\n    pass\nif {v} == 2:\n    def other(self, learner, batch):\n        return 2\n"
+        "    Mine.loss = other"
+    ),
+    "what a class inside names": (
+        "F = {v}\nclass Mine(eg.Method):\n    class Inner:\n        def f(self):\n            return F\n"
+    ),
+}
+
+
+@pytest.mark.parametrize("what", FURTHER)
+def test_values_that_the_source_of_a_script_does_not_tell_are_in_the_key(tmp_path, what):
+    """`inspect` finds the source here, which is the same but for what stands outside the class."""
+
+    def of(value):
+        text = "from dataclasses import dataclass\nimport engram as eg\n" + FURTHER[what].format(v=value)
+        path = tmp_path / f"script{value}.py"
+        path.write_text(text)
+        module = {"__name__": "__main__", "__file__": str(path)}
+        exec(compile(text, str(path), "exec"), module)
+        return hash_code(module["Mine"])
+
+    assert of(1) == of(1) != of(2)
+
+
+def test_code_that_was_run_in_a_namespace_without_a_name_is_in_the_key():
+    def of(factor):
+        module = {}
+        exec(f"import engram as eg\nclass Mine(eg.Method):\n    w = {factor}\n", module)
+        assert module["Mine"].__module__ == "builtins"
+        return hash_code(module["Mine"])
+
+    assert of(1) == of(1) != of(2)
+    assert hash_code(dict) == ""
+
+
+def test_an_attribute_of_a_module_s_class_set_from_outside_is_in_the_key(tmp_path):
+    load(tmp_path / "mine.py", "import engram as eg\n\nclass Mine(eg.Method):\n    w = 1\n")
+    cls = METHODS["mine"]
+    before = hash_code(cls)
+    cls.w = 2
+    assert hash_code(cls) != before
+    cls.w = 1
+    assert hash_code(cls) == before
+
+
+@pytest.mark.parametrize("edited", ["blocks.py", "common.py", "nets/near.py", "nets/sub/more.py"])
+def test_what_a_package_of_one_s_own_imports_from_itself_is_in_the_key(tmp_path, monkeypatch, edited):
+    """By absolute names, and relative to its own place, one folder up too."""
+    package = tmp_path / "own_package"
+    (package / "nets" / "sub").mkdir(parents=True)
+    for file in ("__init__.py", "nets/__init__.py", "nets/sub/__init__.py"):
+        (package / file).write_text("")
+    for file in ("blocks.py", "common.py", "nets/near.py", "nets/sub/more.py"):
+        (package / file).write_text("K = 1\n")
+    (package / "nets" / "sub" / "deep.py").write_text("from .more import K\n")
+    (package / "nets" / "conv.py").write_text(
+        "from own_package.blocks import K\nfrom ..common import K as K2\nfrom .near import K as K3\n"
+        "from .sub.deep import K as K4\n\nclass Mine:\n    pass\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+
+    def of():
+        for name in [name for name in sys.modules if name.partition(".")[0] == "own_package"]:
+            del sys.modules[name]
+        importlib.invalidate_caches()
+        return hash_code(importlib.import_module("own_package.nets.conv").Mine)
+
+    before = of()
+    (package / edited).write_text("K = 2222\n")
+    changed = of()
+    (package / edited).write_text("K = 1\n")
+    assert of() == before != changed
+
+
+def test_what_a_file_imports_from_elsewhere_is_in_the_key(tmp_path, monkeypatch):
+    (tmp_path / "library").mkdir()
+    monkeypatch.syspath_prepend(tmp_path / "library")
+    other = tmp_path / "library" / "own_library.py"
+    keys = []
+    for factor in (1, 1000, 1):
+        other.write_text(f"FACTOR = {factor}\n")
+        load(tmp_path / "mine.py", METHOD.replace("beside", "own_library"))
+        keys.append(key(method=METHODS["mine"]()))
+    assert keys[0] == keys[2] != keys[1]
+    del sys.modules["own_library"]

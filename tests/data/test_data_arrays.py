@@ -1,6 +1,7 @@
 """Arrays that are not pictures reach the network as they are."""
 
 import re
+import time
 
 import numpy as np
 import pytest
@@ -215,3 +216,45 @@ def test_images_say_that_they_round_floats_which_are_no_8_bit_pixels(capsys):
         "floats rounded to 8 bits, by up to 0.0010"  # 128 / 255 = 0.50196
     )
     assert "engram.Arrays keeps floats as they are" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("make", [np.asarray, torch.from_numpy], ids=["numpy", "torch"])
+def test_what_is_written_into_the_given_arrays_later_changes_nothing(make):
+    """Else an edited array would have the key of the old one, and the record of it."""
+    x, y = np.arange(24, dtype=np.float32).reshape(8, 3), np.arange(8) % 2
+    arrays = eg.Arrays(make(x), make(y), make(x), make(y))
+    before = arrays.x_train.copy(), arrays.y_train.copy()
+    x[:], y[:] = np.nan, 7
+    assert np.array_equal(arrays.x_train, before[0])
+    assert np.array_equal(arrays.y_train, before[1])
+    with pytest.raises(ValueError, match="read-only"):
+        arrays.x_train[0] = 0
+
+
+def test_an_array_in_a_file_that_was_changed_is_refused(tmp_path):
+    x, y = np.arange(24, dtype=np.float32).reshape(8, 3), np.arange(8) % 2
+    np.save(tmp_path / "x.npy", x)
+    arrays = eg.Arrays(np.load(tmp_path / "x.npy", mmap_mode="r"), y, x, y)
+    assert arrays.fingerprint == eg.Arrays(x, y, x, y).fingerprint
+    time.sleep(0.01)
+    written = np.load(tmp_path / "x.npy", mmap_mode="r+")
+    written[:] = -x
+    written.flush()
+    with pytest.raises(DataError, match=r"x\.npy is not there any more, or was changed since own was made of it"):
+        _ = arrays.fingerprint
+
+
+def test_masked_values_are_refused():
+    x, y = np.ones((8, 3), np.float32), np.arange(8) % 2
+    with pytest.raises(DataError, match="x_train has masked values: fill them in"):
+        eg.Arrays(np.ma.masked_array(x, mask=x > 0), y, x, y)
+
+
+def test_parts_in_different_units_are_refused():
+    whole, y = np.arange(24).reshape(8, 3), np.arange(8) % 2
+    with pytest.raises(DataError, match="x_train has whole numbers, x_test floats: give both in the same units"):
+        eg.Arrays(whole, y, whole / 255, y)
+    pictures = np.zeros((8, 2, 2), np.uint8)
+    pictures[0] = 1
+    with pytest.raises(DataError, match="x_train has 8-bit pixels from 0 to 1, the other part up to 255"):
+        eg.Images(pictures, y, pictures / 1.0, y)

@@ -66,3 +66,17 @@ def test_smoothing_reaches_every_method_and_none_changes_no_bit(method):
 def test_shares_out_of_range_are_refused(value):
     with pytest.raises(ValueError, match=f"label_smoothing {value} is out of range; give 0 or more, below 1"):
         eg.Training(label_smoothing=value)
+
+
+@pytest.mark.parametrize(
+    ("method", "message"),
+    [
+        (eg.ICaRL(capacity=8), "label_smoothing 0.1 would have no effect: the method has a loss of its own"),
+        (eg.ERACE(capacity=8), "ER-ACE leaves outputs out of its loss, to which no label can be spread"),
+    ],
+)
+def test_a_method_whose_loss_smooths_nothing_is_refused(method, message):
+    """Else a record would say of its runs that labels were smoothed."""
+    training = eg.Training(epochs=1, batch=16, label_smoothing=0.1)
+    with pytest.raises(ValueError, match=message):
+        eg.run(eg.split(blobs(4), kind="class"), method, net=eg.MLP(8), training=training)

@@ -134,8 +134,16 @@ def test_a_method_sets_the_rate_that_the_schedule_begins_with():
         ({"lr_end": 0.1}, "lr_end 0.1: schedule constant has no lr_end; choose from cosine, linear"),
         ({"schedule": "cosine", "lr_factor": 0.5}, "schedule cosine has no lr_factor; choose from step"),
         ({"schedule_over": "run"}, "schedule_over run: schedule constant has no schedule_over"),
+        ({"schedule": "step", "lr_drops": ()}, "lr_drops is empty, and schedule step would change nothing"),
     ],
 )
 def test_wrong_values_are_refused(values, message):
     with pytest.raises(ValueError, match=message.replace(".", r"\.")):
         eg.Training(**values)
+
+
+def test_a_warm_up_that_never_ends_is_refused():
+    """The learning rate that the record states would not be reached."""
+    training = eg.Training(epochs=1, batch=16, warmup=6)
+    with pytest.raises(ValueError, match="warmup 6: a task has 5 steps, and would never reach lr; give less"):
+        eg.run(eg.split(blobs(4)), eg.Adam(), net=eg.MLP(8), training=training)

@@ -35,7 +35,7 @@ def test_functions_get_intensities_and_return_pixels():
         return x.flip(1)
 
     tasks = eg.transform(images, [lambda x: x, lambda x: 1 - x, swap_colours]).tasks(0)
-    assert shapes == [(15, 3, 4, 4), (6, 3, 4, 4)]  # once for training and once for test images
+    assert shapes == 2 * [(15, 3, 4, 4)] + 2 * [(6, 3, 4, 4)]  # each a second time, to see that it gives the same
     assert min(lows) >= 0
     plain = torch.from_numpy(images.x_train.transpose(0, 3, 1, 2).copy())
     assert torch.equal(stored(tasks[0].train).view(15, 3, 4, 4), plain)
@@ -152,3 +152,23 @@ def test_wrong_functions_are_refused(functions, words):
 def test_wrong_results_are_refused(function, words):
     with pytest.raises(ScenarioError, match=words):
         eg.transform(blobs(), ["none", function]).tasks(0)
+
+
+RNG = np.random.default_rng()
+CALLS = []
+
+
+def draws_by_itself(x):
+    return x * float(RNG.random())
+
+
+def counts_its_calls(x):
+    CALLS.append(1)
+    return x * (len(CALLS) % 2)
+
+
+@pytest.mark.parametrize("function", [draws_by_itself, counts_its_calls])
+def test_a_function_that_gives_other_images_when_called_again_is_refused(function):
+    """Two runs of one key would learn from different images."""
+    with pytest.raises(ScenarioError, match="gives other images when it is called again"):
+        eg.transform(blobs(2), ["none", function]).tasks(0)

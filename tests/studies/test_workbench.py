@@ -87,6 +87,7 @@ def test_a_table_of_lines_is_written_in_all_forms():
         ([{**LINES[0], "average_accuracy": "nan"}], {}, "line 1: average_accuracy is nan; leave out runs without"),
         ([LINES[0], {**LINES[1], "average_accuracy": 1e308}], {}, r"line 2: average_accuracy is 1e\+308"),
         ([{**LINES[0], "seed": "9" * 400}], {}, "line 1 of the results cannot be read"),
+        ([{**LINES[0], "seed": 0.5}], {}, "line 1: seed 0.5 is not a whole number"),
     ],
 )
 def test_lines_that_are_no_results_are_refused(lines, options, words):

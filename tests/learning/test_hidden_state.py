@@ -1,0 +1,249 @@
+"""State in places where nobody looks for it: a run goes on to the same bits, or it is refused in words."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+import torch
+from helpers import blobs, through_a_file
+from torch import nn
+
+import engram as eg
+from engram.learning.state import UndeclaredStateError
+from engram.learning.train import train
+from engram.nets._module import recipe_class
+from engram.scenarios.split import Split
+
+SCENARIO = eg.split(blobs(4), kind="class", classes_per_task=2)
+TRAINING = eg.Training(epochs=1, batch=16)
+SHARED = []
+
+
+class Plain(nn.Module):
+    def __init__(self, shape, outputs):
+        super().__init__()
+        self.flat, self.hidden, self.out = nn.Flatten(), nn.Linear(36, 8), nn.Linear(8, outputs)
+
+    def forward(self, x):
+        return self.out(self.hidden(self.flat(x)).relu())
+
+
+class Counts(Plain):
+    """A number and a set that nobody calls buffers."""
+
+    calls = 0
+
+    def __init__(self, shape, outputs):
+        super().__init__(shape, outputs)
+        self.shapes = set()
+
+    def forward(self, x):
+        if self.training:
+            self.calls += 1
+            self.shapes.add(tuple(x.shape))
+        return super().forward(x) * (1 + self.calls / 10 + len(self.shapes))
+
+
+class Centres(Plain):
+    """A buffer that the state dict does not have."""
+
+    def __init__(self, shape, outputs):
+        super().__init__(shape, outputs)
+        self.register_buffer("mean", torch.zeros(36), persistent=False)
+
+    def forward(self, x):
+        if self.training:
+            self.mean = 0.9 * self.mean + 0.1 * self.flat(x).mean(0).detach()
+        return self.out(self.hidden(self.flat(x) - self.mean).relu())
+
+
+class Draws(Plain):
+    """Generators of its own."""
+
+    def __init__(self, shape, outputs):
+        super().__init__(shape, outputs)
+        self.torch, self.numpy = torch.Generator().manual_seed(0), np.random.default_rng(0)
+
+    def forward(self, x):
+        if self.training:
+            x = x + 0.1 * torch.randn(x.shape, generator=self.torch) + self.numpy.random()
+        return super().forward(x)
+
+
+class Looks(Plain):
+    """Keeps what it computed last, with its graph."""
+
+    def forward(self, x):
+        self.last = self.hidden(self.flat(x))
+        return self.out(self.last.relu())
+
+
+class FreezesLayer(eg.Method):
+    def begin_task(self, learner, task):
+        if task.index == 1:
+            learner.net.hidden.requires_grad_(False)
+            self._before = learner.net.hidden.weight.clone()
+
+    def end_task(self, learner, task):
+        if task.index == 1:
+            assert torch.equal(self._before, learner.net.hidden.weight)
+
+
+def learn(method, net, **options):
+    return train(SCENARIO.tasks(0), method, recipe_class(net)(), TRAINING, **options)
+
+
+@pytest.mark.parametrize("net", [Counts, Centres, Draws, Looks])
+def test_what_a_network_holds_beside_its_state_is_resumed(net):
+    checkpoints = []
+    whole = learn(eg.Adam(), net, save=lambda c: checkpoints.append(through_a_file(c)))
+    resumed = learn(eg.Adam(), net, resume=checkpoints[0])
+    assert resumed.resumed_after_task == 1
+    assert resumed.losses == whole.losses
+    assert resumed.accuracy == whole.accuracy
+
+
+def test_a_layer_that_is_frozen_meanwhile_stays_frozen():
+    """Adam's momentum would move it on, had it gradients of 0."""
+    checkpoints = []
+    whole = learn(FreezesLayer(), Plain, save=lambda c: checkpoints.append(through_a_file(c)))
+    assert not checkpoints[0].get("beside net")
+    assert ("hidden.weight", "requires_grad", False) in checkpoints[1]["beside net"]
+    assert learn(FreezesLayer(), Plain, resume=checkpoints[0]).losses == whole.losses
+
+
+class Shares(Plain):
+    seen = []  # noqa: RUF012 (the mistake)
+
+    def forward(self, x):
+        self.seen.append(len(x))
+        return super().forward(x)
+
+
+class Odd(Plain):
+    def forward(self, x):
+        self.odd = slice(0, len(x))
+        return super().forward(x)
+
+
+class SharesInMethod(eg.Method):
+    seen = []  # noqa: RUF012 (the mistake)
+
+    def end_task(self, learner, task):
+        self.seen.append(task.index)
+
+
+class WritesOnLearner(eg.Method):
+    def end_task(self, learner, task):
+        learner.prototypes = 1
+
+
+class NewHead(eg.Method):
+    def begin_task(self, learner, task):
+        if task.index == 1:
+            learner.net.out = nn.Linear(8, 4)
+
+
+class NewNet(eg.Method):
+    def begin_task(self, learner, task):
+        if task.index == 1:
+            learner.net = Plain((1, 6, 6), 4)
+
+
+class LeavesEvalMode(eg.Method):
+    def end_task(self, learner, task):
+        learner.net.eval()
+
+
+class DrawsFromStart(eg.Method):
+    working = ("rng",)
+
+    def start(self, learner, tasks):
+        self.rng = torch.Generator().manual_seed(1)
+
+    def loss(self, learner, batch):
+        return learner.loss(batch) * torch.rand((), generator=self.rng)
+
+
+@pytest.mark.parametrize(
+    ("method", "net", "message"),
+    [
+        (eg.Adam, Shares, "Shares.seen is an attribute of the class, which all runs share, and it changed"),
+        (SharesInMethod, Plain, "SharesInMethod.seen is an attribute of the class, which all runs share"),
+        (eg.Adam, Odd, "the network's attribute odd is a slice and changed while it was trained"),
+        (WritesOnLearner, Plain, "learner.prototypes was made by the method, and a resumed run would lose it"),
+        (NewHead, Plain, "the network was changed, and its parameter out.weight is not trained"),
+        (NewNet, Plain, "the network was changed, and its parameter hidden.weight is not trained"),
+        (LeavesEvalMode, Plain, "LeavesEvalMode.end_task leaves the network's layers in another mode"),
+        (DrawsFromStart, Plain, "DrawsFromStart.rng is working state that start has made and that changed since"),
+    ],
+)
+def test_state_that_would_be_lost_is_refused(method, net, message):
+    with pytest.raises(UndeclaredStateError, match=message):
+        learn(method(), net)
+    Shares.seen.clear(), SharesInMethod.seen.clear()
+
+
+class Remembers(eg.Method):
+    def end_task(self, learner, task):
+        SHARED.append(task.index)
+
+
+def test_a_variable_of_a_module_that_changes_is_said_once(capsys):
+    learn(Remembers(), Plain)
+    said = capsys.readouterr().err
+    assert said.count("test_hidden_state.SHARED is shared by all runs and changed while this one ran") == 1
+
+
+class Doubles(Plain):
+    def forward(self, x):
+        x *= 2
+        return super().forward(x)
+
+
+@pytest.mark.parametrize("method", [eg.Adam(), eg.ER(capacity=20)])
+def test_a_network_that_changes_its_input_is_refused(method):
+    """Replay would store what the network has changed."""
+    with pytest.raises(ValueError, match="Doubles changes its input in place, which is used again after it"):
+        learn(method, Doubles)
+
+
+class Undefined(Plain):
+    def forward(self, x):
+        return super().forward(x) * (1 if self.training else float("nan"))
+
+
+def test_scores_that_are_not_numbers_are_no_result():
+    """The largest of them is the first, which would be right for a class of two."""
+    outcome = learn(eg.Adam(), Undefined)
+    assert outcome.status == "diverged"
+    assert outcome.accuracy == []
+
+
+class AddsInPlace(eg.Method):
+    def loss(self, learner, batch):
+        batch.x.add_(1)
+        return learner.loss(batch)
+
+
+def test_a_loss_that_changes_its_batch_is_refused():
+    """Later hooks, which store images, would get the changed ones."""
+    with pytest.raises(ValueError, match=r"AddsInPlace.loss changes batch.x in place, which later hooks get too"):
+        learn(AddsInPlace(), Plain)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class OwnDraw(Split):
+    """Draws from the global generator, and not from the seed that it is given."""
+
+    def tasks(self, seed=0, device="cpu"):
+        return super().tasks(int(torch.randint(0, 1 << 30, ())), device)
+
+
+def test_what_an_own_scenario_draws_follows_from_the_seed():
+    scenario = OwnDraw(images=(blobs(6),), kind="class", order="shuffled")
+    before = torch.random.get_rng_state()
+    drawn = [[task.classes for task in scenario.tasks(seed)] for seed in (0, 0, 1, 2, 3)]
+    assert drawn[0] == drawn[1]
+    assert len(set(map(str, drawn))) > 1
+    assert torch.equal(torch.random.get_rng_state(), before)
