@@ -191,7 +191,7 @@ def fit_pixels(x: NDArray[np.uint8], size: int, fit: Fit) -> NDArray[np.uint8]:
     """(n, height, width[, 3]) → (n, size, size), in pieces to keep the float copies small."""
     out = np.empty((len(x), size, size), np.uint8)
     for start in range(0, len(x), 2000):
-        grey = to_grey(torch.from_numpy(np.ascontiguousarray(x[start : start + 2000])))
+        grey = to_grey(torch.from_numpy(x[start : start + 2000].copy()))
         out[start : start + 2000] = (resize(grey, size) if fit == "resize" else crop(grey, size)).numpy()
     return out
 
