@@ -38,7 +38,7 @@ def embed(net: torch.nn.Module, images: Images) -> eg.Arrays:
     parts = []
     for pixels in (images.x_train, images.x_test):
         found.clear()
-        for piece in torch.from_numpy(pixels).split(1000):
+        for piece in torch.tensor(pixels).split(1000):
             net(piece.float().div(255).view(len(piece), *images.shape))
         parts.append(torch.cat(found).numpy())
     hook.remove()

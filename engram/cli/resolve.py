@@ -19,6 +19,7 @@ from engram.core.registry import METHODS, METRICS, NETS
 from engram.learning.budget import fit_budget
 from engram.learning.measure import check_metrics
 from engram.learning.method import Method
+from engram.learning.state import state_of
 from engram.learning.targets import check_targets
 from engram.learning.train import check_method_here, new_learner
 from engram.learning.unbounded import learns_stream, plan_stream, view_of_learner
@@ -82,7 +83,7 @@ def try_spec(spec: Spec) -> None:
     try:
         learner = new_learner(tasks, method, spec.network, spec.training, spec.seed, torch.device("cpu"))
         for member in method.members():
-            check_kept({name: getattr(member, name, None) for name in member.kept})
+            check_kept({name: state_of(getattr(member, name, None)) for name in member.kept})
         if streams and not spec.training.boundary_every:
             return
         first = method.curriculum(tasks)[0]  # with offline, all tasks at once

@@ -97,6 +97,7 @@ def cheaply(arguments: list[str]) -> list[str]:
     return [
         *(["--dry-run"] if words & {"lwf", "dgr", "rtf", "--track"} else []),
         *(["--seeds", "1"] if "--seeds" in words else []),
+        *(["--warmup", "1"] if "--warmup" in words else []),  # a task has few steps here
     ]
 
 
