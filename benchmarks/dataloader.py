@@ -52,7 +52,7 @@ class ImageDataset(Dataset[tuple[Tensor, int]]):
     transforms: tuple[Callable[[Any], Any], ...] = (pad, to_tensor, normalize)
 
     def __init__(self, x: NDArray[np.uint8], y: NDArray[np.int64]) -> None:
-        self.x, self.y = torch.from_numpy(x), torch.from_numpy(y)
+        self.x, self.y = torch.tensor(x), torch.tensor(y)
 
     def __len__(self) -> int:
         return len(self.x)
