@@ -90,9 +90,18 @@ def test_constants_of_single_cells(row, column, values):
     assert {name: found.value(name) for name in values} == values
 
 
-def test_variants_are_the_reservoir_and_the_coefficient_that_is_never_used():
+def test_variants_are_other_fisher_information_the_reservoir_and_the_coefficient_that_is_never_used():
     found = {v.name: STUDY.variant_settings(v, "rotated")[""] for v in STUDY.variants.values()}
-    assert list(found) == ["a-gem/200/reservoir", "fdr/500/alpha", "a-gem/500/reservoir", "a-gem/5120/reservoir"]
+    fisher = [f"online-ewc/{name}" for name in ("true", "exact", "mini-batches")]
+    stored = ["a-gem/200/reservoir", "fdr/500/alpha", "a-gem/500/reservoir", "a-gem/5120/reservoir"]
+    assert list(found) == fisher + stored
+    row = setting("online-ewc", "rotated")
+    for name in fisher:
+        assert {found[name].value(f"method.{field}") for field in ("label", "estimator", "divisor")} != {
+            row.value(f"method.{field}") for field in ("label", "estimator", "divisor")
+        }
+        for field in ("method.coef", "method.decay", "training.lr"):
+            assert found[name].value(field) == row.value(field)
     assert found["fdr/500/alpha"].value("method.alpha") == 0.3
     for size in SIZES:
         variant = found[f"a-gem/{size}/reservoir"]
