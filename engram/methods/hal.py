@@ -37,6 +37,9 @@ class HAL(StoredReplay):
     """Largest number of anchors, which are kept as floats beside the buffer: one per class and task."""
     anchor_steps: int = 100
     """Gradient steps in which an anchor is learned."""
+    hindsight: bool = True
+    """Whether an anchor is also what a step on the buffer makes worst. In the code of Buzzega et al. (2020) it is not,
+    because the networks before and after that step share their weights."""
 
     kept = ("buffer", "anchored")
     working = ("mean_features",)
@@ -110,6 +113,8 @@ class HAL(StoredReplay):
         with torch.no_grad():
             for p, g in zip(trained, learner.gradients(old), strict=True):
                 p.sub_(g, alpha=learner.lr)
+        if not self.hindsight:
+            before = after
         start = first_anchors(learner, task)
         self.anchored.add(
             learn_anchors(before, after, start, self.mean_features, self.gamma, learner.lr, self.anchor_steps)

@@ -107,6 +107,44 @@ def test_an_anchor_descends_on_what_the_buffer_makes_worse():
         torch.testing.assert_close(found.x[i : i + 1], (x - 0.1 * g).detach())
 
 
+def test_anchors_without_hindsight_are_learned_from_features_alone():
+    """One network in both places: the cross-entropies cancel to the bit, whatever the labels."""
+    learner = started(eg.HAL())
+    after = learner.frozen()
+    start = first_anchors(learner, learner.tasks[0])
+    features = torch.full((6,), 0.2)
+    found = learn_anchors(after, after, start, features, gamma=0.4, lr=0.1, steps=2)
+    x = start.x.clone()
+    for _ in range(2):
+        x.requires_grad_()
+        (g,) = torch.autograd.grad(0.4 * ((after.net.features(x) - features) ** 2).sum(), x)
+        x = (x - 0.1 * g).detach()
+    torch.testing.assert_close(found.x, x)
+    relabelled = learn_anchors(after, after, start._replace(y=start.y.flip(0)), features, gamma=0.4, lr=0.1, steps=2)
+    assert torch.equal(relabelled.x, found.x)
+
+
+def test_hindsight_changes_the_anchors_and_nothing_else_of_a_first_task():
+    anchors, nets = [], []
+
+    class Watches(eg.HAL):
+        def end_task(self, learner, task):
+            super().end_task(learner, task)
+            if task.index == 0:
+                anchors.append(self.anchored.everything().x.clone())
+                nets.append([p.detach().clone() for p in learner.params])
+
+    for hindsight in (True, False):
+        Run(
+            scenario().tasks(0),
+            lambda hindsight=hindsight: Watches(capacity=30, anchors=6, hindsight=hindsight),
+            eg.Training(epochs=1, optimizer="sgd", lr=0.1),
+            NET,
+        )
+    assert not torch.equal(*anchors)
+    assert all(torch.equal(a, b) for a, b in zip(*nets, strict=True))
+
+
 @pytest.mark.parametrize(("kind", "counts"), [("class", [2, 4, 6]), ("task", [2, 4, 6]), ("domain", [2, 4, 6])])
 def test_each_task_leaves_an_anchor_per_class(kind, counts):
     found = []

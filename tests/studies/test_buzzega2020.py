@@ -90,11 +90,15 @@ def test_constants_of_single_cells(row, column, values):
     assert {name: found.value(name) for name in values} == values
 
 
-def test_variants_are_other_fisher_information_the_reservoir_and_the_coefficient_that_is_never_used():
+def test_variants_do_what_the_methods_say_where_the_authors_code_does_not():
     found = {v.name: STUDY.variant_settings(v, "rotated")[""] for v in STUDY.variants.values()}
     fisher = [f"online-ewc/{name}" for name in ("true", "exact", "mini-batches")]
     stored = ["a-gem/200/reservoir", "fdr/500/alpha", "a-gem/500/reservoir", "a-gem/5120/reservoir"]
-    assert list(found) == fisher + stored
+    anchors = [f"hal/{size}/hindsight" for size in SIZES]
+    assert list(found) == fisher + stored + anchors
+    for name in anchors:
+        assert found[name].value("method.hindsight") is True
+        assert setting(name.removesuffix("/hindsight"), "rotated").value("method.hindsight") is False
     row = setting("online-ewc", "rotated")
     for name in fisher:
         assert {found[name].value(f"method.{field}") for field in ("label", "estimator", "divisor")} != {
