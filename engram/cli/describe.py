@@ -15,6 +15,7 @@ from engram.cli.files import with_files
 from engram.cli.options import flags_of, given, parse_flags
 from engram.cli.screen import OUT
 from engram.core.messages import count
+from engram.core.registry import doc_of
 from engram.runs.soundness import drop_control
 
 
@@ -55,7 +56,7 @@ def describe_command(arguments: list[str]) -> int:
     except ValueError as error:
         raise WrongCallError(str(error)) from error
     flags = flags_of("scenario", base, {f"scenario.{field}": source for field in values}, "")
-    options = parse_flags(flags, DescribeOptions, arguments[1:], f"engram describe {arguments[0]}", base.__doc__ or "")
+    options = parse_flags(flags, DescribeOptions, arguments[1:], f"engram describe {arguments[0]}", doc_of(type(base)))
     try:
         scenario = replace(base, **given(flags, options, "scenario"))
         found = describe_scenario(name, scenario, options.seed)

@@ -36,7 +36,7 @@ from engram.cli.screen import ERR, OUT, writable
 from engram.cli.sweep import engine_of, sweep
 from engram.core.code import user_place
 from engram.core.messages import count
-from engram.core.registry import METHODS, METRICS
+from engram.core.registry import METHODS, METRICS, doc_of
 from engram.data.catalog import use_blank_images
 from engram.engines.driver import At, Engine, Job
 from engram.runs.defaults import Protocol
@@ -143,7 +143,7 @@ def run_command(arguments: list[str]) -> int:
     except ValueError as error:
         raise WrongCallError(str(error)) from error
     flags = all_flags(base, setting, protocol)
-    about = "\n\n".join(member.__doc__ or "" for member in base.method.members())
+    about = "\n\n".join(doc_of(type(member)) for member in base.method.members())
     prog = f"engram run {parse_name(scenario_name)} {method_name}"
     options = parse_flags(flags, RunOptions, arguments, prog, about)
     try:

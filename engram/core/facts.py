@@ -33,7 +33,7 @@ class Facts:
     @property
     def summary(self) -> str:
         """The first sentence of the docstring."""
-        return self.doc.split("\n")[0].partition(". ")[0].rstrip(".")
+        return self.doc.split("\n")[0].partition(". ")[0].rstrip(".") or "no docstring"
 
 
 class ClassSource(NamedTuple):

@@ -214,7 +214,13 @@ def facts_of(cls: type) -> Facts:
     }
     own = dataclasses.fields(cls) if dataclasses.is_dataclass(cls) else ()
     defaults = {f.name: f.default if f.default is not dataclasses.MISSING else COMPUTED for f in own}
-    return Facts(cls.__module__, cls.__name__, inspect.getdoc(cls) or "", literals, defaults)
+    return Facts(cls.__module__, cls.__name__, doc_of(cls), literals, defaults)
+
+
+def doc_of(cls: type) -> str:
+    """The docstring of a class; empty if it has only the signature that `dataclass` writes in the place of one."""
+    doc = inspect.getdoc(cls) or ""
+    return "" if dataclasses.is_dataclass(cls) and doc.startswith(f"{cls.__name__}(") else doc
 
 
 def load_file(path: Path | UserFile) -> list[Loaded]:

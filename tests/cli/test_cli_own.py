@@ -61,3 +61,14 @@ def test_a_failure_names_the_file_the_line_and_the_record(engram, tmp_path: Path
         "RuntimeError: too late (failing.py, line 10); the whole traceback is in the field error of record"
         in answer.err
     )
+
+
+def test_a_class_without_a_docstring_has_no_signature_in_its_place(engram, tmp_path: Path):
+    file = tmp_path / "gated.py"
+    file.write_text(GATED)
+    listed = engram("ls", "methods", "--file", file, "--all")
+    assert "no docstring" in listed.out
+    helped = engram("run", "split-tiny/task", "gated", "--file", file, "--help")
+    for answer in (listed, helped):
+        assert answer.status == 0, answer.err
+        assert "Gated(" not in answer.out
