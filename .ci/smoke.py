@@ -1,12 +1,12 @@
 """Builds the sdist and the wheel, installs each in a clean environment outside the checkout, and uses it there.
 
-python .ci/smoke.py                # Linux, macOS, Windows; downloads PyTorch unless pip has it in its cache
-python .ci/smoke.py --index URL    # with a further package index, such as that of PyTorch for the CPU
+python .ci/smoke.py     # Linux, macOS, Windows; downloads PyTorch unless pip has it in its cache
+
+pip's own environment variables hold: a further package index, such as that of PyTorch for the CPU, comes from there.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import subprocess
@@ -65,9 +65,6 @@ def use(python: Path, folder: Path) -> None:
 
 
 def main() -> None:
-    options = argparse.ArgumentParser(description=__doc__)
-    options.add_argument("--index", help="a further package index")
-    index = options.parse_args().index
     with tempfile.TemporaryDirectory(prefix="engram-smoke-") as temporary:
         work = Path(temporary)
         call(sys.executable, "-m", "build", "--outdir", work / "dist", ROOT, cwd=work)
@@ -77,8 +74,7 @@ def main() -> None:
             venv.create(home, with_pip=True)
             folder.mkdir()
             python = home / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
-            more = ("--extra-index-url", index) if index else ()
-            call(python, "-m", "pip", "install", "--quiet", "-c", ROOT / "constraints.txt", *more, built, cwd=folder)
+            call(python, "-m", "pip", "install", "--quiet", "-c", ROOT / "constraints.txt", built, cwd=folder)
             print(built.name, flush=True)
             use(python, folder)
 
