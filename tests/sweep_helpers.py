@@ -10,8 +10,8 @@ from typing import Any
 from helpers import blobs
 
 import engram as eg
-from engram.core.code import _LOADED
 from engram.core.registry import METHODS, load_file
+from engram.core.userfile import _LOADED
 from engram.engines.driver import Job
 from engram.runs.records import Record, read_records
 from engram.runs.run import compute

@@ -14,8 +14,9 @@ import torch
 
 from engram.checks.facts import BrokenError, Fact, SkippedError, state_fact
 from engram.checks.trials import Trial, made_up_images, make_scenario, make_spec, run_trial, ten_digits, watch_run
-from engram.core.code import SOURCE, hash_code
+from engram.core.code import hash_code
 from engram.core.registry import METHODS, NETS, SCENARIOS
+from engram.core.userfile import SOURCE
 from engram.learning.combine import combine
 from engram.learning.hooks import overlooked
 from engram.learning.learner import in_eval_mode

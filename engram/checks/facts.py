@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from engram.core.code import user_place
+from engram.core.userfile import user_place
 
 
 @dataclass(frozen=True)

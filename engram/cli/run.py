@@ -34,9 +34,9 @@ from engram.cli.resolve import (
 from engram.cli.samples import Pictures
 from engram.cli.screen import ERR, OUT, writable
 from engram.cli.sweep import engine_of, sweep
-from engram.core.code import user_place
 from engram.core.messages import count
 from engram.core.registry import METHODS, METRICS, doc_of
+from engram.core.userfile import user_place
 from engram.data.catalog import use_blank_images
 from engram.engines.driver import At, Engine, Job
 from engram.runs.defaults import Protocol

@@ -19,9 +19,9 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, ClassVar, Generic, NamedTuple, TypeVar, get_origin, get_type_hints
 
-from engram.core.code import UserFile, load_user_file, read_user_file, remember_file, user_place
 from engram.core.facts import COMPUTED, ROOT, Facts, add_facts, class_facts, inherits, parse_module
 from engram.core.messages import unknown
+from engram.core.userfile import UserFile, load_user_file, read_user_file, remember_file, user_place
 
 T = TypeVar("T")
 

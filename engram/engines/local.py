@@ -20,10 +20,10 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from engram.core.code import UserFile, loaded_files
 from engram.core.messages import Say
 from engram.core.registry import load_file
 from engram.core.system import allow_open_files, block_ctrl_c, ignore_ctrl_c
+from engram.core.userfile import UserFile, loaded_files
 from engram.data.images import Images
 from engram.engines.driver import At, Ended, EngineError, Job, Report, compute_safely, throttle_progress
 from engram.engines.forks import start_fork_server, worker_context

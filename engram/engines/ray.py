@@ -14,10 +14,10 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from engram.core.code import UserFile, loaded_files
 from engram.core.messages import Say
 from engram.core.registry import load_file
 from engram.core.system import allow_open_files
+from engram.core.userfile import UserFile, loaded_files
 from engram.data.images import Images
 from engram.engines.driver import At, Ended, EngineError, Job, Report, compute_safely, throttle_progress
 from engram.engines.silence import Silence

@@ -20,7 +20,7 @@ def mean_confidence(logits, targets, active):
 @pytest.fixture(autouse=True)
 def _apart(data, work, monkeypatch):
     monkeypatch.setattr(METRICS, "added", {})
-    monkeypatch.setattr("engram.core.code._LOADED", {})
+    monkeypatch.setattr("engram.core.userfile._LOADED", {})
 
 
 def test_a_metric_is_measured_shown_and_in_tables(engram):

@@ -36,7 +36,7 @@ class Failing(eg.Method):
 @pytest.fixture(autouse=True)
 def _apart(data, work, monkeypatch):
     monkeypatch.setattr(METHODS, "added", {})
-    monkeypatch.setattr("engram.core.code._LOADED", {})
+    monkeypatch.setattr("engram.core.userfile._LOADED", {})
 
 
 def test_task_identity_is_refused_outside_task_learning_unless_it_is_given_and_recorded(engram, tmp_path: Path):

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from engram.core.code import _BESIDE
 from engram.core.registry import REGISTRIES
+from engram.core.userfile import _BESIDE
 
 
 @pytest.fixture(autouse=True)
@@ -14,7 +14,7 @@ def _untouched(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     for registry in REGISTRIES:
         monkeypatch.setattr(registry, "added", {})
         monkeypatch.setattr(registry, "removed", set())
-    monkeypatch.setattr("engram.core.code._LOADED", {})
+    monkeypatch.setattr("engram.core.userfile._LOADED", {})
     monkeypatch.setattr("engram.core.code._TEXTS", {})
     before = set(sys.modules)
     yield

@@ -12,8 +12,9 @@ import torch
 from helpers import blobs
 
 import engram as eg
-from engram.core.code import hash_code, imported_names, loaded_files, read_user_file
+from engram.core.code import hash_code
 from engram.core.registry import METHODS, NETS, SCENARIOS, load_file
+from engram.core.userfile import imported_names, loaded_files, read_user_file
 from engram.runs.spec import Spec, SpecError
 
 IMAGES = blobs(4)
@@ -444,3 +445,21 @@ def test_what_a_file_imports_from_elsewhere_is_in_the_key(tmp_path, monkeypatch)
         keys.append(key(method=METHODS["mine"]()))
     assert keys[0] == keys[2] != keys[1]
     del sys.modules["own_library"]
+
+
+def test_a_file_edited_between_its_import_and_its_first_use_is_refused(tmp_path, monkeypatch):
+    """Its new text would be the key of what the old code computed."""
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    file = tmp_path / "edited_early.py"
+    text = "def twice(x):\n    return 2 * x\n\nclass Net:\n    @property\n    def f(self):\n        return 1\n"
+    file.write_text(text)
+    module = importlib.import_module("edited_early")
+    file.write_text(text.replace("return 1", "return 7"))
+    with pytest.raises(ValueError, match=r"edited_early\.py was edited after it was imported: Net\.f is another one"):
+        hash_code(module.twice)
+    importlib.reload(module)
+    assert hash_code(module.twice)
+    file.write_text(text.replace("return 1", "return 8"))
+    assert hash_code(module.twice), "it was read before it was edited"
+    del sys.modules["edited_early"]

@@ -9,9 +9,9 @@ import pytest
 from helpers import blobs
 
 import engram as eg
-from engram.core.code import loaded_files
 from engram.core.facts import COMPUTED, class_facts
 from engram.core.registry import FIGURES, METHODS, METRICS, NETS, REGISTRIES, SCENARIOS, Loaded, facts_of, load_file
+from engram.core.userfile import loaded_files
 from engram.runs.records import Record
 from engram.runs.spec import Spec, from_json, spec_of_setting
 
@@ -299,7 +299,7 @@ def test_files_beside_a_file_can_be_imported_by_it(tmp_path):
 
 
 def test_a_file_that_is_refused_is_not_loaded_by_other_processes(tmp_path, monkeypatch):
-    monkeypatch.setattr("engram.core.code._LOADED", {})
+    monkeypatch.setattr("engram.core.userfile._LOADED", {})
     file = tmp_path / "nothing.py"
     file.write_text("x = 1\n")
     with pytest.raises(ValueError, match="defines nothing that engram knows"):

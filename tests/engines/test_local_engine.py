@@ -106,7 +106,7 @@ def test_what_is_recorded_starts_no_process(sweep: Sweep, seeds: int) -> None:
 def test_a_method_file_that_is_edited_during_a_sweep_changes_nothing_of_it(tmp_path, monkeypatch) -> None:
     """Workers that start later run the text that the driver has loaded."""
     monkeypatch.setattr(METHODS, "added", {})
-    monkeypatch.setattr("engram.core.code._LOADED", {})
+    monkeypatch.setattr("engram.core.userfile._LOADED", {})
     file = tmp_path / "edited.py"
     file.write_text("import engram as eg\n\n\nclass Edited(eg.Method):\n    ...\n")
     load_file(file)

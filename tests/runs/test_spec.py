@@ -9,8 +9,9 @@ import pytest
 from helpers import blobs
 
 import engram as eg
-from engram.core.code import hash_code, loaded_files, written_source
+from engram.core.code import hash_code, written_source
 from engram.core.registry import METHODS, load_file
+from engram.core.userfile import loaded_files
 from engram.learning.combine import combine
 from engram.runs import spec as spec_module
 from engram.runs.records import Record
@@ -222,7 +223,7 @@ def test_a_class_without_a_text_has_its_code_in_its_key(images):
 def test_runs_of_two_versions_of_a_method_are_two_settings(images, tmp_path, monkeypatch):
     """Else a report or a diff would take the old version's numbers for the new one's."""
     file, specs = tmp_path / "mine.py", []
-    monkeypatch.setattr("engram.core.code._LOADED", {})
+    monkeypatch.setattr("engram.core.userfile._LOADED", {})
     monkeypatch.setattr(METHODS, "added", {})
     for factor in (1, 2):
         file.write_text(MINE.format(factor))
@@ -241,7 +242,7 @@ MINE = "import engram as eg\n\nFACTOR = {}\n\n\nclass Mine(eg.Method):\n    ...\
 def test_all_of_a_method_file_is_in_its_key(images, tmp_path, monkeypatch):
     """A constant or a function beside the class changes results as much as the class does."""
     file, keys = tmp_path / "mine.py", []
-    monkeypatch.setattr("engram.core.code._LOADED", {})
+    monkeypatch.setattr("engram.core.userfile._LOADED", {})
     monkeypatch.setattr(METHODS, "added", {})
     for factor in (1, 1000, 1):
         file.write_text(MINE.format(factor))

@@ -164,7 +164,7 @@ def test_an_unknown_method_or_scenario_is_refused():
 
 def test_a_file_of_a_row_is_loaded_from_beside_the_study(tmp_path: Path, monkeypatch):
     monkeypatch.setattr(METHODS, "added", {})
-    monkeypatch.setattr("engram.core.code._LOADED", {})
+    monkeypatch.setattr("engram.core.userfile._LOADED", {})
     text = (
         "from dataclasses import dataclass\nimport engram as eg\n\n\n@dataclass\nclass A(eg.Method):\n    k: int = 1\n"
     )

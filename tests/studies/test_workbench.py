@@ -217,7 +217,7 @@ def test_only_what_is_asked_for_is_run_and_more_seeds_are_added(tmp_path: Path):
 def test_a_study_with_a_file_of_one_s_own(tmp_path: Path, monkeypatch):
     for registry in (METHODS, METRICS):
         monkeypatch.setattr(registry, "added", {})
-    monkeypatch.setattr("engram.core.code._LOADED", {})
+    monkeypatch.setattr("engram.core.userfile._LOADED", {})
     (tmp_path / "mine.py").write_text(
         "import engram as eg\n\n\nclass Mine(eg.Method):\n    ...\n\n\n"
         "class Worst(eg.Metric):\n    name = 'worst-task'\n\n"
