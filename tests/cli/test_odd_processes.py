@@ -56,3 +56,11 @@ def test_a_name_of_300_characters_is_refused_in_a_line(arguments: str, capsys, m
     monkeypatch.chdir(tmp_path)
     assert dispatch(arguments.split()) == 2
     assert LONG in capsys.readouterr().err
+
+
+def test_the_package_runs_as_a_module_also_with_workers(data: Path, work: Path) -> None:
+    call = "run split-tiny/class sgd --epochs 1 --seeds 2 --workers 2"
+    told = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run([sys.executable, "-m", "engram", *call.split()], env=told, capture_output=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert len((work / "runs" / "records.jsonl").read_text().splitlines()) == 2
