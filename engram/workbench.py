@@ -13,16 +13,19 @@ from engram.core.messages import unknown
 from engram.core.registry import METRICS, load_file
 from engram.runs.defaults import Protocol
 from engram.runs.records import Record, read_records, results_folder
-from engram.runs.setting import OWN_CODE, Setting, group_by_setting, show
+from engram.runs.setting import OWN_CODE, Setting, show
 from engram.runs.soundness import is_bounded
 from engram.studies.catalog import find_study, results_of, study_names
+from engram.studies.made import Made, as_asked
 from engram.studies.reading import read_study
 from engram.studies.searched import SearchedResults
 from engram.studies.study import Column, Row, Study, StudyError, Variant, method_title
 from engram.studies.table import Cell, CellRuns, GivenResults, Results, VariantCell, make_cells, make_variant_cells
 
 if TYPE_CHECKING:
+    from engram.engines.driver import Job
     from engram.report.written import Format
+    from engram.runs.spec import Spec
     from engram.search.ledger import Tuned
 
 SHOWN_ROWS, SHOWN_COLUMNS = ("method", "row"), ("scenario", "column")
@@ -88,10 +91,12 @@ def make_table(
     protocol: Protocol = "own",
     metric: str = "",
     tests: bool = True,
+    made: Made | None = None,
 ) -> StudyTable:
-    """The table of a study from records; runs nothing."""
-    study = replace(study, metric=metric or study.metric)
-    results = SearchedResults(study, records, metric) if study.search else results_of(study, records, metric)
+    """The table of a study from records, or of the runs that it just `made`; runs nothing."""
+    study = study.with_metric(metric)
+    records = made.after(records) if made else records
+    results = SearchedResults(study, records, metric, made) if study.search else results_of(study, records, metric)
     shown = tuple(columns) or tuple(study.columns)
     cells = make_cells(results, rows, columns, protocol, tests=tests) if rows or not variants else []
     return StudyTable(study, cells, make_variant_cells(results, variants, shown))
@@ -108,23 +113,41 @@ def run_study(
     seeds: Sequence[int] = (),
     protocol: Protocol = "own",
     **options: Any,
-) -> list[Record]:
+) -> Made:
     """Runs what is missing, one seed of every cell before the next seed, so that a stopped table is even.
 
     `sweep` takes jobs, a folder and the name of a file in it, and gives each job with its record.
     """
-    from engram.engines.driver import Job
-    from engram.runs.spec import spec_of_setting
-
     wanted_rows, wanted_columns = list(rows or study.rows), list(columns or study.columns)
-    file = records_of_study(study, results).relative_to(results)
+    file = str(records_of_study(study, results).relative_to(results))
     used = list(seeds or study.seeds)
     if study.search:
         return search_study(study, results, sweep, wanted_rows, wanted_columns, used)
-    settings = results_of(study).settings_to_run(wanted_rows, wanted_columns, protocol, variants, **options)
+    jobs = jobs_of_study(study, wanted_rows, wanted_columns, used, variants, protocol, **options)
+    done = list(sweep(jobs, results, file))
+    return Made(
+        [as_asked(record, job.spec.scenario_name) for job, record in done],
+        reused=sum(record.reused for _, record in done),
+        asked=len(done),
+    )
+
+
+def jobs_of_study(
+    study: Study,
+    rows: Sequence[str],
+    columns: Sequence[str],
+    seeds: Sequence[int],
+    variants: Sequence[Variant] = (),
+    protocol: Protocol = "own",
+    **options: Any,
+) -> list[Job]:
+    """The runs of a study whose rows are not tuned."""
+    from engram.engines.driver import Job
+    from engram.runs.spec import spec_of_setting
+
+    settings = results_of(study).settings_to_run(rows, columns, protocol, variants, **options)
     metrics = metrics_to_measure(study)
-    jobs = [Job(replace(spec_of_setting(setting, seed), metrics=metrics)) for seed in used for setting in settings]
-    return [record for _, record in sweep(jobs, results, str(file))]
+    return [Job(replace(spec_of_setting(setting, seed), metrics=metrics)) for seed in seeds for setting in settings]
 
 
 def metrics_to_measure(study: Study) -> tuple[Any, ...]:
@@ -140,26 +163,65 @@ def search_study(
     rows: Sequence[str],
     columns: Sequence[str],
     seeds: Sequence[int],
-) -> list[Record]:
+) -> Made:
     """Tunes every row with the same number of trials on held-out data, then runs the winners."""
-    from engram.runs.spec import spec_of_setting
-    from engram.search.trials import run_search
+    from engram.search.trials import final_jobs, run_search, trial_jobs
 
     file = str(records_of_study(study, results).relative_to(results))
-    found = []
+    trials, select_on = trials_of_study(study), study.search.get("select_on", "holdout")
+    tried: dict[tuple[str, str], list[Record]] = {}
+    shown: dict[tuple[str, str], list[Record]] = {}
+    reused = asked = 0
     for column in columns:
-        metrics = metrics_to_measure(study)
-        bases = [replace(spec_of_setting(study.setting(row, column)), metrics=metrics)
-                 for row in rows if study.has_cell(row, column)]  # fmt: skip
+        bases = bases_of_study(study, rows, column)
         runs = run_search(
-            bases,
+            list(bases.values()),
             lambda jobs: sweep(jobs, results, file),
-            trials=int(study.search.get("trials", 12)),
+            trials=trials,
             seeds=seeds,
-            select_on=study.search.get("select_on", "holdout"),
+            select_on=select_on,
         )
-        found += [record for _, record in runs]
-    return found
+        found = {}
+        for job, record in runs:
+            found[job.key] = record
+            reused, asked = reused + record.reused, asked + 1
+        for row, base in bases.items():  # rows may share runs, and each has its own search
+            jobs = trial_jobs(base, trials, select_on)
+            tried[row, column] = [as_asked(found[job.key], job.spec.scenario_name, job.search) for job in jobs]
+            finals = final_jobs(base, tried[row, column], seeds, select_on)
+            shown[row, column] = [as_asked(found[job.key], job.spec.scenario_name, job.search) for job in finals]
+    return Made([record for runs in shown.values() for record in runs], tried, shown, reused, asked)
+
+
+def bases_of_study(study: Study, rows: Sequence[str], column: str) -> dict[str, Spec]:
+    """What the search of each row begins with."""
+    from engram.runs.spec import spec_of_setting
+
+    metrics = metrics_to_measure(study)
+    return {
+        row: replace(spec_of_setting(study.setting(row, column)), metrics=metrics)
+        for row in rows
+        if study.has_cell(row, column)
+    }
+
+
+def keys_of_cell(study: Study, row: str, column: str, seeds: Sequence[int], recorded: Iterable[Record]) -> list[str]:
+    """The keys of all runs that a cell takes; of those that nobody can know before the trials have ended, nothing."""
+    from engram.search.trials import final_jobs, trial_jobs
+
+    if not study.search:
+        return [job.key for job in jobs_of_study(study, [row], [column], seeds)]
+    base = bases_of_study(study, [row], column)[row]
+    select_on = study.search.get("select_on", "holdout")
+    trials = trial_jobs(base, trials_of_study(study), select_on)
+    known = {record.key: record for record in recorded}
+    tried = [as_asked(known[job.key], job.spec.scenario_name, job.search) for job in trials if job.key in known]
+    finals = final_jobs(base, tried, seeds, select_on) if len(tried) == len(trials) else []
+    return [*(job.key for job in trials), *(job.key for job in finals), *[""] * (len(seeds) - len(finals))]
+
+
+def trials_of_study(study: Study) -> int:
+    return int(study.search.get("trials", 12))
 
 
 def as_study(source: Any) -> Study:
@@ -202,16 +264,16 @@ def study(
         return table_of_lines(lines, **frame)
     if frame:
         raise TypeError(f"{', '.join(frame)} only go with a frame of results")
-    wanted = as_study(source)
-    wanted = replace(wanted, metric=metric or wanted.metric)
+    wanted = as_study(source).with_metric(metric)
     used = wanted.first_seeds(seeds) if isinstance(seeds, int) else tuple(seeds or wanted.seeds)
     folder = Path(out)
+    made = None
     if run:
         from engram.engines.driver import run_jobs
         from engram.engines.local import Local
 
         with closing(Local(workers)) as engine:
-            run_study(
+            made = run_study(
                 wanted,
                 folder,
                 lambda jobs, place, file: list(run_jobs(jobs, place, file=file, engine=engine)),
@@ -220,7 +282,7 @@ def study(
                 seeds=used,
             )
     records = [record for record in read_records(folder) if record.seed in used]
-    return make_table(wanted, records, rows=rows, columns=columns, metric=metric)
+    return make_table(wanted, records, rows=rows, columns=columns, made=made)
 
 
 def compare(table: str, results: str | Path = "results", **options: Any) -> StudyTable:
@@ -373,7 +435,8 @@ def table_of_records(
 ) -> StudyTable:
     """A table of records that belong to no study, by two of their parts: `method`, `scenario`, `net.name`,
     `training.lr`, `method.coef`, …. Settings that neither part tells apart get rows of their own."""
-    groups = group_by_setting(records)
+    results = Results(Study(title, title, {}, {}), records, metric)
+    groups = results.groups
     if not groups:
         raise ValueError("there are no records to make a table of")
     part_of = {s: (part(s, rows), part(s, columns)) for s in groups}
@@ -381,7 +444,6 @@ def table_of_records(
             for row in dict.fromkeys(row for row, _ in part_of.values())}  # fmt: skip
     suffixes = {s: in_words(s, told[place[0]]) for s, place in part_of.items()}
     names = {s: place[0] + suffixes[s] for s, place in part_of.items()}
-    results = Results(Study(title, title, {}, {}), groups, metric)
     results.check_measured(records)
     given = {
         (names[s], place[1]): CellRuns(

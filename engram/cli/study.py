@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -18,12 +18,24 @@ from engram.cli.output import put_text, select_format, with_name
 from engram.cli.screen import ERR, OUT, writable
 from engram.core.messages import count, duration, select
 from engram.core.registry import METRICS
+from engram.data.catalog import is_here
 from engram.report.written import Format, show_table, write_table
 from engram.runs.defaults import Protocol
-from engram.runs.records import Record, canonical, read_records
+from engram.runs.records import Record, read_records
+from engram.scenarios.names import datasets_of, parse_name
 from engram.studies.catalog import find_study, own_names, study_names
-from engram.studies.study import Study, Variant
-from engram.workbench import StudyTable, make_table, read_csv, run_study, table_of_lines, table_of_records
+from engram.studies.made import Made
+from engram.studies.study import Study
+from engram.studies.table import Cell
+from engram.workbench import (
+    StudyTable,
+    keys_of_cell,
+    make_table,
+    read_csv,
+    run_study,
+    table_of_lines,
+    table_of_records,
+)
 
 
 @dataclass(kw_only=True)
@@ -63,42 +75,40 @@ def study_command(arguments: list[str]) -> int:
     form = select_format(options.format, options.json)
     try:
         wanted = find_study(options.study)
+        results = options.results or Path("results" if wanted.is_published else "runs")
         columns = select("column", options.columns, wanted.columns)
         rows, variants = wanted.select_rows(options.rows, columns, with_variants=False)
         seeds = seeds_or_default(options.seeds, wanted)
-        wanted = replace(wanted, metric=options.metric or wanted.metric)
+        wanted = wanted.with_metric(options.metric)
         METRICS.find(wanted.metric)  # before anything runs
     except ValueError as error:
         raise WrongCallError(str(error)) from error
-    results = options.results or Path("results" if wanted.is_published else "runs")
     if options.dry_run:
         try:
-            return say_missing(wanted, results, rows, columns, variants, seeds)
+            return say_missing(wanted, results, rows, columns, seeds)
         except ValueError as error:
             raise WrongCallError(str(error)) from error
     writable(results)
     if options.out is not None:
         writable(options.out.parent)
-    status = make_runs(wanted, results, options, rows=rows, columns=columns, variants=variants, seeds=seeds)
+    made = make_runs(wanted, results, options, rows=rows, columns=columns, variants=variants, seeds=seeds)
     records = [record for record in read_records(results) if record.seed in seeds]
     try:
-        table = make_table(
-            wanted, records, rows=rows, columns=columns, variants=variants, metric=options.metric
-        )  # fmt: skip
+        table = make_table(wanted, records, rows=rows, columns=columns, variants=variants, made=made)
     except ValueError as error:
         raise WrongCallError(str(error)) from error
     show_or_write(table, form, options.out)
-    if wanted.search:
-        print_ledger(records, form)
-    return status
+    if form == "text":
+        print_ledgers(wanted, made)
+    return 0 if made.all_done else 1
 
 
 def seeds_or_default(seeds: int | None, study: Study) -> list[int]:
     return list(study.seeds if seeds is None else study.first_seeds(seeds))
 
 
-def make_runs(study: Study, results: Path, options: EngineOptions, **wanted: Any) -> int:
-    """Runs what is missing; 1 if a run failed or diverged."""
+def make_runs(study: Study, results: Path, options: EngineOptions, **wanted: Any) -> Made:
+    """Runs what is missing."""
     from engram.cli.run import result_line
     from engram.cli.sweep import engine_of, sweep
     from engram.runs.store import Store
@@ -109,11 +119,7 @@ def make_runs(study: Study, results: Path, options: EngineOptions, **wanted: Any
         raise WrongCallError(str(error)) from error
     store = Store(results, lambda _: None)
 
-    reused = 0
-
     def each(job: Any, record: Record) -> str | None:
-        nonlocal reused
-        reused += record.reused
         if record.reused:
             return None
         return f"{escape(record.scenario)} {escape(record.method)}  {result_line(record, store)}"
@@ -123,38 +129,41 @@ def make_runs(study: Study, results: Path, options: EngineOptions, **wanted: Any
 
     with closing(engine):
         try:
-            done = run_study(study, results, run, **wanted)
+            made = run_study(study, results, run, **wanted)
         except ValueError as error:  # the data cannot be had, for example
             raise WrongCallError(str(error)) from error
-    if reused:
-        ERR.print(f"{reused} of {count(len(done), 'run')} recorded before and not run again")
-    return 0 if all(record.status == "done" for record in done if record.search.get("stage") != "trial") else 1
+    if made.reused:
+        ERR.print(f"{made.reused} of {count(made.asked, 'run')} recorded before and not run again")
+    return made
 
 
-def say_missing(
-    study: Study, results: Path, rows: list[str], columns: list[str], variants: list[Variant], seeds: list[int]
-) -> int:
+def say_missing(study: Study, results: Path, rows: list[str], columns: list[str], seeds: list[int]) -> int:
     """How many runs are missing, and how long those that are recorded took."""
-    table = make_table(study, read_records(results), rows=rows, columns=columns, variants=variants)
-    missing, seconds, unknown_cells = 0, 0.0, 0
+    recorded = read_records(results)
+    table = make_table(study, recorded, rows=rows, columns=columns, tests=False)
+    finished = {record.key for record in recorded if record.status != "failed"}
+    asked = missing = unknown_cells = 0
+    seconds = 0.0
     for cell in table.cells:
-        asked = {} if study.python else study.setting(cell.row, cell.column).besides()
-        have = {record.seed for record in cell.runs.records if measured_besides(record, asked)}
-        left = [seed for seed in seeds if seed not in cell.runs.values or seed not in have]
-        missing += len(left)
-        seconds += cell.seconds * len(left)
+        if study.python or not has_data(study, cell):
+            left, all_of_it = len([seed for seed in seeds if seed not in cell.runs.values]), len(seeds)
+        else:
+            keys = keys_of_cell(study, cell.row, cell.column, seeds, recorded)
+            left, all_of_it = sum(key not in finished for key in keys), len(keys)
+        asked, missing = asked + all_of_it, missing + left
+        seconds += cell.seconds * left
         unknown_cells += bool(left) and not cell.seconds
     time = f"about {duration(seconds)} of one core by recorded times" if seconds else ""
     rest = f"{count(unknown_cells, 'cell')} without recorded times" if unknown_cells else ""
     text = ": " + "; ".join(filter(None, (time, rest))) if missing else ""
-    OUT.print(f"{study.name}: {missing} of {count(len(table.cells) * len(seeds), 'run')} missing{text}")
+    OUT.print(f"{study.name}: {missing} of {count(asked, 'run')} missing{text}")
     return 0
 
 
-def measured_besides(record: Record, asked: Mapping[str, Any]) -> bool:
-    """Whether a run measured, or kept, what decides nothing about its result."""
-    stated = record.spec.get("evaluation", {})
-    return all(canonical(stated.get(name.partition(".")[2])) == canonical(value) for name, value in asked.items())
+def has_data(study: Study, cell: Cell) -> bool:
+    """Whether the datasets of a cell are on this machine: a run's key says what is in them."""
+    scenario = parse_name(study.setting(cell.row, cell.column).scenario)
+    return all(is_here(name) for name in datasets_of(scenario))
 
 
 def show_or_write(table: StudyTable, form: Format, out: Path | None) -> None:
@@ -164,13 +173,20 @@ def show_or_write(table: StudyTable, form: Format, out: Path | None) -> None:
         put_text(write_table(form, table.study, table.cells, table.variants, "study"), out)
 
 
-def print_ledger(records: Sequence[Record], form: Format) -> None:
-    """What the search of a study found, and what it spent on each row."""
+def print_ledgers(study: Study, made: Made) -> None:
+    """What the searches of a study found, and what they spent on each row; a column at a time."""
     from engram.cli.search import print_tuned
-    from engram.search.ledger import tuned
+    from engram.search.ledger import summarize_method
 
-    if form == "text" and (found := tuned([record for record in records if record.search])):
-        print_tuned(found)
+    for name in study.columns:
+        select_on = study.search.get("select_on", "holdout")
+        found = [
+            summarize_method(trials[0].scenario, row, select_on, [*trials, *made.finals[row, column]])
+            for (row, column), trials in made.trials.items()
+            if column == name
+        ]
+        if found:
+            print_tuned(found)
 
 
 @dataclass(kw_only=True)
@@ -226,16 +242,16 @@ def reproduce_command(arguments: list[str]) -> int:
         heads = ("random", "zero") if options.heads == "both" else (options.heads,)
         queue = {"heads": heads, "letters": options.letters}
     writable(options.results)
-    status = make_runs(
+    made = make_runs(
         wanted, options.results, options, rows=rows, columns=columns, variants=variants, seeds=seeds,
         protocol=options.protocol, **queue,
     )  # fmt: skip
     records = read_records(options.results)
     table = make_table(
-        wanted, records, rows=rows, columns=columns, variants=variants, protocol=options.protocol
-    )  # fmt: skip
+        wanted, records, rows=rows, columns=columns, variants=variants, protocol=options.protocol, made=made
+    )
     show_table(wanted, table.cells, table.variants, OUT)
-    return status
+    return 0 if made.all_done else 1
 
 
 @dataclass

@@ -86,6 +86,16 @@ def get(name: str, say: Say = tell) -> Path:
     return next(iter(paths.values())).parent
 
 
+def is_here(name: str) -> bool:
+    """Whether a dataset is on this machine, so that loading it downloads nothing."""
+    known = CATALOG.get(name)
+    forms = known.forms if known else ()
+    try:
+        return _find_prepared(name)[0] is not None or any(len(find_files(name, f)) == len(f.files) for f in forms)
+    except DataError:
+        return False
+
+
 def available() -> dict[str, Path | None]:
     """Map each known dataset, and each of your own `.npz` files in the data folders, to its file or folder, or None."""
     places: dict[str, Path | None] = {}

@@ -8,7 +8,7 @@ later with a neutral default changes no setting.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cache, cached_property
 from typing import Any
@@ -212,11 +212,14 @@ class SettingRuns:
         return len(self.by_seed) - len(self.done)
 
 
-def group_by_setting(records: Iterable[Record], *, trials: bool = False) -> dict[Setting, SettingRuns]:
+def group_by_setting(
+    records: Iterable[Record], *, trials: bool = False, preferred: Callable[[Record], bool] = lambda _: False
+) -> dict[Setting, SettingRuns]:
     """Records by setting and seed, in the order in which settings begin.
 
     Trials of a search count only if asked for. A seed counts once: a success stays until a later one with another
-    key, which other code made. Runs on datasets of another content than the latest run's are left out.
+    key, which other code made; one that is preferred, because it measured what is asked for, stays in any case. Runs on
+    datasets of another content than the latest run's are left out.
     """
     by_text: dict[str, list[Record]] = {}  # runs that differ only by seed are looked at once
     listed = list(records)
@@ -234,10 +237,15 @@ def group_by_setting(records: Iterable[Record], *, trials: bool = False) -> dict
     place = {id(record): number for number, record in enumerate(listed)} if mixed else {}
     for setting in mixed:  # stated in several ways, as by several versions: in the order of all
         grouped[setting].sort(key=lambda record: place[id(record)])
-    return {setting: runs_of_setting(setting, runs, mixed=setting in mixed) for setting, runs in grouped.items()}
+    return {
+        setting: runs_of_setting(setting, runs, mixed=setting in mixed, preferred=preferred)
+        for setting, runs in grouped.items()
+    }
 
 
-def runs_of_setting(setting: Setting, runs: Sequence[Record], *, mixed: bool) -> SettingRuns:
+def runs_of_setting(
+    setting: Setting, runs: Sequence[Record], *, mixed: bool, preferred: Callable[[Record], bool]
+) -> SettingRuns:
     """The runs of a setting, in their order; `mixed` if they state it in several ways."""
     by_seed = {record.seed: record for record in runs}
     if len(by_seed) == len(runs) and not mixed:  # the usual case
@@ -245,7 +253,9 @@ def runs_of_setting(setting: Setting, runs: Sequence[Record], *, mixed: bool) ->
     data = [content(record) for record in runs]
     by_seed = {}
     for record, its in zip(runs, data, strict=True):
-        if its == data[-1] and supersedes(record, by_seed.get(record.seed)):
+        other = by_seed.get(record.seed)
+        kept = other is not None and other.status == "done" and preferred(other) and not preferred(record)
+        if its == data[-1] and not kept and supersedes(record, other):
             by_seed[record.seed] = record
     return SettingRuns(setting, by_seed, sum(its != data[-1] for its in data))
 

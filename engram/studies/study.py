@@ -137,6 +137,13 @@ class Study:
     def is_published(self) -> bool:
         return any(row.published for row in self.rows.values())
 
+    def with_metric(self, metric: str) -> Study:
+        """The same table of another metric, which the published numbers are not of."""
+        if metric in ("", self.metric):
+            return self
+        rows = {name: replace(row, published={}) for name, row in self.rows.items()}
+        return replace(self, metric=metric, rows=rows)
+
     def first_seeds(self, count: int) -> tuple[int, ...]:
         """The first so many seeds: 0, 1, 2, …, or those that the study lists."""
         if count < 1:

@@ -119,7 +119,11 @@ class Results:
     def __init__(self, study: Study, records: Iterable[Record] | Groups, metric: str = "") -> None:
         self.study = study
         self.metric = METRICS.find(metric or study.metric)()
-        self.groups = records if isinstance(records, Mapping) else group_by_setting(records)
+        self.groups = records if isinstance(records, Mapping) else group_by_setting(records, preferred=self.is_measured)
+
+    def is_measured(self, record: Record) -> bool:
+        """Whether the metric was measured in a run: not all runs of a setting were asked for it, perhaps."""
+        return self.metric.is_measured and bool(self.metric.measured(record))
 
     def values_of(self, runs: SettingRuns | None) -> dict[int, float]:
         """The metric of the finished runs, by seed."""
