@@ -13,6 +13,7 @@ from engram.runs.records import append_record
 from engram.runs.setting import Setting
 from engram.studies.catalog import results_of
 from engram.studies.hsu2018.queue import QUEUES
+from engram.studies.made import Made
 from engram.studies.study import Study
 
 Engram = Callable[..., Answer]
@@ -125,10 +126,10 @@ def test_the_protocol_decides_which_runs_are_made_and_compared(
     made: dict[str, list[Setting]] = {}
     for protocol, accuracy in (("own", 80.0), ("common", 85.0)):
 
-        def note(study: Study, *_: object, protocol: str, columns: list[str], letters: Any, **__: object) -> int:
+        def note(study: Study, *_: object, protocol: str, columns: list[str], letters: Any, **__: object) -> Made:
             found = results_of(study).settings_to_run([], columns, protocol, letters=letters)
             made[protocol] = found
-            return 0
+            return Made()
 
         monkeypatch.setattr("engram.cli.study.make_runs", note)
         call = ("reproduce", "table5", "--columns", "adam", "si/best", "--protocol", protocol)

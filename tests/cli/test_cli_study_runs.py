@@ -1,5 +1,7 @@
-"""A study shows the runs that it asked for: not others of the same setting, of other data, of another search, or without
-its metric."""
+"""A study shows the runs that it asked for.
+
+Not others of the same setting, of other data, of another search, or without its metric.
+"""
 
 import json
 import shutil

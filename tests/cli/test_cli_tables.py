@@ -11,6 +11,7 @@ from setting_records import run
 from engram.runs.records import append_record
 from engram.runs.setting import Setting
 from engram.studies.catalog import results_of
+from engram.studies.made import Made
 from engram.studies.study import Study
 
 Engram = Callable[..., Answer]
@@ -109,11 +110,11 @@ def test_reproduce_runs_the_variants_that_are_asked_for(
     """What would be run; the runs themselves are made elsewhere."""
     asked: list[Setting] = []
 
-    def note(study: Study, *_: object, **wanted: Any) -> int:
+    def note(study: Study, *_: object, **wanted: Any) -> Made:
         asked[:] = results_of(study).settings_to_run(
             wanted["rows"], wanted["columns"], wanted["protocol"], wanted["variants"]
         )
-        return 0
+        return Made()
 
     monkeypatch.setattr("engram.cli.study.make_runs", note)
     engram("reproduce", "table2", "--rows", "gem/one-slot", "--columns", "class", "task")

@@ -95,7 +95,7 @@ def test_variants_do_what_the_methods_say_where_the_authors_code_does_not():
     fisher = [f"online-ewc/{name}" for name in ("true", "exact", "mini-batches")]
     stored = ["a-gem/200/reservoir", "fdr/500/alpha", "a-gem/500/reservoir", "a-gem/5120/reservoir"]
     anchors = [f"hal/{size}/hindsight" for size in SIZES]
-    assert list(found) == fisher + stored + anchors
+    assert list(found) == [*fisher, *stored, "gss/200/exchanged", *anchors]
     for name in anchors:
         assert found[name].value("method.hindsight") is True
         assert setting(name.removesuffix("/hindsight"), "rotated").value("method.hindsight") is False
@@ -107,6 +107,9 @@ def test_variants_do_what_the_methods_say_where_the_authors_code_does_not():
         for field in ("method.coef", "method.decay", "training.lr"):
             assert found[name].value(field) == row.value(field)
     assert found["fdr/500/alpha"].value("method.alpha") == 0.3
+    numbers = [f"method.{name}" for name in ("replay", "comparisons")]
+    assert [found["gss/200/exchanged"].value(name) for name in numbers] == [128, 10]
+    assert [setting("gss/200", "permuted").value(name) for name in numbers] == [10, 128]
     for size in SIZES:
         variant = found[f"a-gem/{size}/reservoir"]
         assert variant.value("method.memory") == "reservoir"
