@@ -9,11 +9,11 @@ import inspect
 import statistics
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from types import FunctionType, ModuleType
+from types import ModuleType
 from typing import Any, ClassVar
 
 from engram.core.code import MADE_OF, captured_values
-from engram.core.registry import METRICS
+from engram.core.registry import METRICS, functions_with
 from engram.runs.records import Record, canonical
 from engram.runs.setting import metric_json
 
@@ -52,6 +52,12 @@ class Metric:
                 f"metric {cls.__name__} has no method to compute it: define of(self, record) or "
                 "measure(self, logits, targets, active)"
             )
+        for name, allowed in (("better", ("higher", "lower")), ("when", ("each task", "end"))):
+            if getattr(cls, name) not in allowed:
+                raise ValueError(
+                    f"metric {cls.__name__}: {name} = {getattr(cls, name)!r} is not one of its values; choose from "
+                    f"{', '.join(map(repr, allowed))}"
+                )
 
     def measure(self, logits: Any, targets: Any, active: slice) -> MetricValue:
         """The metric of one task's test data: a number, or a list of numbers.
@@ -87,8 +93,7 @@ class Metric:
     @staticmethod
     def recipes_in(module: ModuleType) -> list[type[Metric]]:
         """Metrics from the functions of a file that take (logits, targets, active)."""
-        own = [f for f in vars(module).values() if isinstance(f, FunctionType) and f.__module__ == module.__name__]
-        return [metric_class(f) for f in own if list(inspect.signature(f).parameters) == PARAMETERS]
+        return [metric_class(f) for f in functions_with(module, PARAMETERS)]
 
     @staticmethod
     def from_function(function: Callable[..., MetricValue]) -> Metric:

@@ -130,8 +130,11 @@ def dispatch(argv: list[str]) -> int:
         start_fork_server()
     module = importlib.import_module(f"engram.cli.{COMMANDS[argv[0]][0]}")
     command: Callable[[list[str]], int] = getattr(module, f"{argv[0]}_command")
+    from engram.core.userfile import one_call
+
     try:
-        return command(argv[1:])
+        with one_call():
+            return command(argv[1:])
     except WrongCallError as error:
         return refuse(str(error))
     except StoppedError as error:

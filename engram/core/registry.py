@@ -16,12 +16,13 @@ import traceback
 from collections.abc import Iterator, MutableMapping
 from functools import cached_property
 from pathlib import Path
-from types import ModuleType
+from types import FunctionType, ModuleType
 from typing import Any, ClassVar, Generic, NamedTuple, TypeVar, get_origin, get_type_hints
 
+from engram.core.code import file_text
 from engram.core.facts import COMPUTED, ROOT, Facts, add_facts, class_facts, inherits, parse_module
 from engram.core.messages import unknown
-from engram.core.userfile import UserFile, load_user_file, read_user_file, remember_file, user_place
+from engram.core.userfile import UserFile, claim_names, load_user_file, read_user_file, remember_file, user_place
 
 T = TypeVar("T")
 
@@ -226,8 +227,9 @@ def doc_of(cls: type) -> str:
 def load_file(path: Path | UserFile) -> list[Loaded]:
     """Adds all methods, networks, scenarios and metrics that a Python file defines.
 
-    An entry is called by the `name` that its class states, else by the file's name if it is the last of its kind
-    there, else by its class. A file that was loaded before is loaded anew: it may have been edited.
+    An entry is called by the `name` that its class states, else by its class. The file's name belongs to the class
+    that is called so, else to the last of its kind. A file that was loaded before is loaded anew: it may have been
+    edited. A file is refused as a whole, before it adds anything.
     """
     where = Path(path.path) if isinstance(path, UserFile) else path
     if where.suffix != ".py":
@@ -240,42 +242,88 @@ def load_file(path: Path | UserFile) -> list[Loaded]:
     try:
         file = path if isinstance(path, UserFile) else read_user_file(where)
         module = load_user_file(file)
+        keep_texts(module, file)
     except (Exception, SystemExit) as error:
         place = "" if isinstance(error, SyntaxError) else user_place(traceback.format_exc())
-        raise ValueError(f"file {where} cannot be loaded: {type(error).__name__}: {error}{place}") from error
-    found = [loaded for registry in FROM_FILES for loaded in add_entries(registry, module, where)]
-    if not found:
+        raise ValueError(
+            f"file {where} cannot be loaded: {type(error).__name__}: {error}{place}{remedy_for(error)}"
+        ) from error
+    entries = [(registry, name, cls) for registry in FROM_FILES for name, cls in entries_of(registry, module, where)]
+    if not entries:
         bases = ", ".join(f"engram.{registry.base[1]}" for registry in FROM_FILES)
         raise ValueError(
             f"file {where} defines nothing that engram knows: no subclass of {bases}, and no nn.Module whose "
             "constructor takes (shape, outputs)"
         )
+    found = [Loaded(registry.what, name) for registry, name, _ in entries]
+    try:
+        claim_names(file.path, found)
+    except ValueError as error:
+        raise ValueError(f"file {where}: {error}") from error
+    for registry, name, cls in entries:
+        registry[name] = cls
     remember_file(file)
     return found
 
 
-def add_entries(registry: Registry[Any], module: ModuleType, path: Path) -> list[Loaded]:
-    """Registers the classes of one kind that a module defines."""
+def keep_texts(module: ModuleType, file: UserFile) -> None:
+    """Looks up the texts behind all that a file defines, which are in the keys of runs, while its modules are those of
+    their names: modules of files in another folder may take their places."""
+    own = {module.__name__, *(name for name, *_ in file.beside)}
+    for thing in definitions(module):
+        for part in getattr(thing, "__mro__", (thing,)):
+            if part.__module__ in own:
+                file_text(part)
+
+
+def remedy_for(error: BaseException) -> str:
+    """What to do about an error of Python's that does not say so."""
+    if "cannot inherit non-frozen dataclass from a frozen one" in str(error):
+        return "; write @dataclass(frozen=True) above the class"
+    if "cannot inherit frozen dataclass from a non-frozen one" in str(error):
+        return "; write @dataclass above the class, without frozen=True"
+    return ""
+
+
+def definitions(module: ModuleType) -> list[Any]:
+    """The classes and functions that a module defines itself, each once, in their order."""
+    own = [value for value in vars(module).values() if inspect.isclass(value) or isinstance(value, FunctionType)]
+    return list(dict.fromkeys(value for value in own if value.__module__ == module.__name__))
+
+
+def functions_with(module: ModuleType, parameters: list[str]) -> list[FunctionType]:
+    """The functions of a module that take just these parameters; one with an underscore in front is a helper's."""
+    own = [f for f in definitions(module) if isinstance(f, FunctionType) and not f.__name__.startswith("_")]
+    return [f for f in own if list(inspect.signature(f).parameters) == parameters]
+
+
+def classes_in(module: ModuleType, base: type) -> list[type]:
+    """The classes that a module defines on a base and that can have instances."""
+    own = [value for value in definitions(module) if isinstance(value, type) and issubclass(value, base)]
+    return [cls for cls in own if not inspect.isabstract(cls)]
+
+
+def entries_of(registry: Registry[Any], module: ModuleType, path: Path) -> list[tuple[str, type]]:
+    """The classes of one kind that a module defines, with their names; nothing is registered yet."""
     base = registry.base_class()
-    own = [
-        cls
-        for cls in vars(module).values()
-        if inspect.isclass(cls)
-        and issubclass(cls, base)
-        and cls.__module__ == module.__name__
-        and not inspect.isabstract(cls)
-    ]
-    if not own and hasattr(base, "recipes_in"):  # what is no recipe, but can be made one
+    own = classes_in(module, base)
+    if hasattr(base, "recipes_in"):  # what is no recipe, but can be made one
         try:
-            own = base.recipes_in(module)
+            own = [*base.recipes_in(module), *own]
         except ValueError as error:
             raise ValueError(f"file {path}: {error}") from error
-    found = []
+    stem, named = entry_name(path.stem), class_of_file(own, entry_name(path.stem))
+    found: dict[str, type] = {}
     for cls in own:
-        stated = vars(cls).get("name")
-        name = stated if isinstance(stated, str) else entry_name(path.stem) if cls is own[-1] else cls.__name__.lower()
+        name = stated_name(cls) or (stem if cls is named else cls.__name__.lower())
+        if name in found:
+            raise ValueError(
+                f"file {path}: {found[name].__name__} and {cls.__name__} are both the {registry.what} {name}; give one "
+                "of them another name"
+            )
         if name in registry.built_in or (name in registry and name not in registry.added):
-            raise ValueError(f"file {path}: there is a {registry.what} {name} already; give the file another name")
+            what = "file" if cls is named else f"class {cls.__name__}"
+            raise ValueError(f"file {path}: there is a {registry.what} {name} already; give the {what} another name")
         try:
             check_fields(cls)
         except Exception as error:
@@ -283,9 +331,27 @@ def add_entries(registry: Registry[Any], module: ModuleType, path: Path) -> list
                 f"file {path}: {cls.__name__} cannot be made of flags: {type(error).__name__}: {error}; give every "
                 "field a type and a default: a number, a word, yes or no, or a tuple of them"
             ) from error
-        registry[name] = cls
-        found.append(Loaded(registry.what, name))
-    return found
+        found[name] = cls
+    return list(found.items())
+
+
+def stated_name(cls: type) -> str:
+    """The `name` that a class states itself; empty if it states none."""
+    stated = vars(cls).get("name")
+    return stated if isinstance(stated, str) else ""
+
+
+def class_of_file(own: list[type], stem: str) -> type | None:
+    """The class that goes by the file's name: the one that is called so, hyphens and capitals aside; else the last,
+    unless it states a name."""
+    free = [cls for cls in own if not stated_name(cls)]
+    ranks = (
+        [cls for cls in own if stated_name(cls) == stem],
+        [cls for cls in free if entry_name(cls.__name__).lower() == stem.lower()],
+        [cls for cls in free if cls.__name__.lower().replace("_", "") == stem.lower().replace("-", "")],
+        [cls for cls in own[-1:] if cls in free],
+    )
+    return next((cls for rank in ranks for cls in rank), None)
 
 
 RESERVED = frozenset({"name", "make", "source"})

@@ -9,6 +9,8 @@ import importlib.util
 import re
 import sys
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
 from types import ModuleType
 from typing import NamedTuple
@@ -162,8 +164,42 @@ def load_user_file(file: UserFile) -> ModuleType:
 
 
 def remember_file(file: UserFile) -> None:
-    """Notes that a file was loaded and taken: other processes will load it too."""
+    """Notes that a file was loaded and taken: other processes will load it too, in the same order."""
+    _LOADED.pop(file.path, None)  # one that is loaded again comes last, as what it defines does here
     _LOADED[file.path] = file
+
+
+_DEFINED: ContextVar[dict[tuple[str, str], str] | None] = ContextVar("what the files of this call define", default=None)
+
+
+@contextmanager
+def one_call() -> Iterator[None]:
+    """Files that are loaded inside belong together: two of them cannot define the same name.
+
+    A command is one call, and so is the reading of a study. Inside another call it is a part of that one.
+    """
+    token = _DEFINED.set({}) if _DEFINED.get() is None else None
+    try:
+        yield
+    finally:
+        if token is not None:
+            _DEFINED.reset(token)
+
+
+def claim_names(path: str, names: Sequence[tuple[str, str]]) -> None:
+    """Refuses names (of what kind, name) that another file of the same call has defined: only one of them would run."""
+    defined = _DEFINED.get()
+    if defined is None:
+        return
+    for what, name in names:
+        if (other := defined.get((what, name), path)) != path:
+            raise ValueError(
+                f"it defines the {what} {name}, and so does {other}, which belongs to the same call: the name would "
+                f"stand for one of them only; rename one of the two files, or state another name in one of the classes"
+            )
+    for key in [key for key, of in defined.items() if of == path]:  # it was edited since
+        del defined[key]
+    defined.update(dict.fromkeys(names, path))
 
 
 def user_place(trace: str) -> str:

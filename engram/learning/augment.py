@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import re
 from collections.abc import Callable, Sequence
 from types import FunctionType, ModuleType
@@ -14,7 +13,7 @@ from torch.nn.functional import pad
 
 from engram.core.code import MADE_OF, captured_values
 from engram.core.messages import unknown
-from engram.core.registry import AUGMENTATIONS
+from engram.core.registry import AUGMENTATIONS, functions_with
 from engram.scenarios.task import Tasks
 
 EXAMPLES = ("crop4", "flip")
@@ -59,8 +58,7 @@ class Augmentation:
     @staticmethod
     def recipes_in(module: ModuleType) -> list[type[Augmentation]]:
         """Augmentations from the functions of a file that take (images, rng)."""
-        own = [f for f in vars(module).values() if isinstance(f, FunctionType) and f.__module__ == module.__name__]
-        return [augmentation_class(f) for f in own if list(inspect.signature(f).parameters) == ["images", "rng"]]
+        return [augmentation_class(f) for f in functions_with(module, ["images", "rng"])]
 
 
 def augmentation_class(function: FunctionType) -> type[Augmentation]:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass, fields, make_dataclass
-from types import FunctionType, ModuleType
+from types import ModuleType
 from typing import Any, NamedTuple, get_type_hints
 
 from torch import Tensor, nn
 
 from engram.core.code import MADE_OF, captured_values
+from engram.core.registry import definitions
 from engram.nets.net import Net, Shape
 
 Maker = Callable[..., nn.Module]
@@ -85,13 +86,11 @@ def recipes_in(module: ModuleType) -> list[type[Net]]:
     A function counts if its return annotation is a module.
     """
     found: list[type[Net]] = []
-    for value in vars(module).values():
-        if getattr(value, "__module__", None) != module.__name__:
-            continue
+    for value in definitions(module):
         if isinstance(value, type):
             is_net = issubclass(value, nn.Module)
         else:
-            returned = get_type_hints(value).get("return") if isinstance(value, FunctionType) else None
+            returned = get_type_hints(value).get("return")
             is_net = isinstance(returned, type) and issubclass(returned, nn.Module)
         if is_net and list(positional(value))[:2] == FIRST_PARAMETERS:
             found.append(recipe_class(value))

@@ -13,6 +13,7 @@ from typing import Any, ClassVar, Literal, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from engram.core.registry import classes_in
 from engram.core.streams import own_global_generators
 
 HeadInit = Literal["random", "zero"]
@@ -49,7 +50,7 @@ class Net(ABC):
         """Recipes of the networks in a user's file that are plain PyTorch; see `engram.nets._module`."""
         from engram.nets import _module
 
-        return _module.recipes_in(module)
+        return [] if classes_in(module, cls) else _module.recipes_in(module)  # modules beside a recipe are its parts
 
 
 def build_for_show(recipe: Net, shape: Shape, outputs: int) -> nn.Module:

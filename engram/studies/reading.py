@@ -9,6 +9,7 @@ from typing import Any
 
 from engram.core.messages import unknown
 from engram.core.registry import load_file
+from engram.core.userfile import one_call
 from engram.runs.defaults import read_value
 from engram.studies.form import (
     ColumnForm,
@@ -74,8 +75,10 @@ def read_study(
     )
     flat = flatten(given, "study")
     baseline = str(whole.get("baseline", ""))
-    if baseline and baseline not in rows and baseline not in columns:
+    published = any(row.published for row in rows.values())  # whose numbers may differ from a column's
+    if baseline and baseline not in rows and not (published and baseline in columns):
         raise StudyError(f"{name}: {unknown('baseline', baseline, rows)}")
+    check_names(values, rows, columns, name)
     return Study(
         name=name,
         title=str(whole.get("title", name)),
@@ -100,6 +103,25 @@ def read_study(
         search=read_search(whole.get("search", {}), name),
         python=str(whole.get("python", "")),
     )
+
+
+def check_names(values: Mapping[str, Any], rows: Iterable[str], columns: Iterable[str], where: str) -> None:
+    """Refuses what a study says of rows and columns that it does not have, or says twice."""
+    grouped = [row for members in values.get("groups", {}).values() for row in members]
+    noted = [
+        (kind, one) for note in values.get("notes", ()) for kind in ("rows", "only_with") for one in note.get(kind, ())
+    ]
+    stated = [("groups", row) for row in grouped] + [("memory_rows", row) for row in values.get("memory_rows", ())]
+    stated += [("row_titles", row) for row in values.get("row_titles", {})]
+    stated += [(f"{kind} of notes", row) for kind, row in noted]
+    for key, row in stated:
+        if row not in rows:
+            raise StudyError(f"{where}, {key}: {unknown('row', row, rows)}")
+    if twice := next((row for row in grouped if grouped.count(row) > 1), ""):
+        raise StudyError(f"{where}, groups: row {twice} is in two groups; name it in one")
+    for column in (column for note in values.get("notes", ()) for column in note.get("columns", ())):
+        if column not in columns:
+            raise StudyError(f"{where}, columns of notes: {unknown('column', column, columns)}")
 
 
 def read_choice(what: str, value: Any, choices: Sequence[str], where: str) -> Any:
@@ -228,11 +250,12 @@ def row_files(rows: Mapping[str, Any]) -> Iterator[str]:
 
 def load_files(files: Iterable[Any], folder: Path | None, name: str) -> None:
     """Loads the files of methods, networks, scenarios and metrics that a study names, relative to its own."""
-    for file in dict.fromkeys(file for file in files if file):
-        try:
-            load_file((folder or Path()) / str(file))
-        except ValueError as error:
-            raise StudyError(f"{name}: {error}") from error
+    with one_call():
+        for file in dict.fromkeys(file for file in files if file):
+            try:
+                load_file((folder or Path()) / str(file))
+            except ValueError as error:
+                raise StudyError(f"{name}: {error}") from error
 
 
 def read_toml(path: Path) -> dict[str, Any]:

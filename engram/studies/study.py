@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from engram.core.messages import select, unknown
-from engram.core.registry import METHODS
+from engram.core.registry import METHODS, NETS
 from engram.runs.defaults import Protocol, choose_values, default_setting, plain_setting
 from engram.runs.setting import Setting, class_defaults
 from engram.scenarios.names import maker_of
@@ -258,6 +258,8 @@ def method_title(method: str) -> str:
 
 def check_fields_exist(values: Mapping[str, Any], scenario: str, method: str, net: str, where: str) -> None:
     """Refuses values of fields that do not exist: a misspelt one would silently change nothing."""
+    if net not in NETS:
+        raise StudyError(f"{where}: {unknown('net', net, NETS)}")
     known = class_defaults(maker_of(scenario), method.split("+"), net)
     for name in values:
         if name not in known:

@@ -72,3 +72,31 @@ def test_a_class_without_a_docstring_has_no_signature_in_its_place(engram, tmp_p
     for answer in (listed, helped):
         assert answer.status == 0, answer.err
         assert "Gated(" not in answer.out
+
+
+STUDY = """
+seeds = 1
+[columns]
+class = "split-tiny/class"
+[rows]
+mine = { file = "v1/gated.py", method = "gated" }
+"""
+
+
+def test_files_of_a_call_and_of_its_study_cannot_define_the_same_name(engram, work: Path):
+    for version in ("v1", "v2"):
+        (work / version).mkdir()
+        (work / version / "gated.py").write_text(f"{GATED}\n# {version}\n")
+    (work / "mine.toml").write_text(STUDY)
+    for call in (
+        ("run", "split-tiny/task", "gated", "--file", "v1/gated.py", "--file", "v2/gated.py", *FLAGS),
+        ("study", "mine.toml", "--file", "v2/gated.py", "--dry-run"),
+    ):
+        refused = engram(*call)
+        assert (refused.status, refused.out) == (2, "")
+        assert "defines the method gated, and so does" in refused.err
+        assert all(f"{version}/gated.py" in refused.err for version in ("v1", "v2"))
+        assert "rename one of the two files" in refused.err
+    for file in ("v1/gated.py", "./v1/../v1/gated.py"):  # the study's own
+        assert engram("study", "mine.toml", "--file", file, "--dry-run").status == 0
+    assert engram("ls", "methods", "--file", "v2/gated.py").status == 0

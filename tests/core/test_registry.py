@@ -9,9 +9,10 @@ import pytest
 from helpers import blobs
 
 import engram as eg
+from engram.core.code import hash_code
 from engram.core.facts import COMPUTED, class_facts
 from engram.core.registry import FIGURES, METHODS, METRICS, NETS, REGISTRIES, SCENARIOS, Loaded, facts_of, load_file
-from engram.core.userfile import loaded_files
+from engram.core.userfile import loaded_files, one_call
 from engram.runs.records import Record
 from engram.runs.spec import Spec, from_json, spec_of_setting
 
@@ -318,3 +319,221 @@ def test_a_field_that_would_take_the_place_of_something_else_in_a_record_is_refu
         load_file(file)
     assert "mine" not in METHODS
     assert "other" not in METHODS
+
+
+# Which class a name stands for
+
+FIRST_AND_ABLATED = """
+import engram as eg
+
+
+class {0}(eg.Method):
+    factor = 10.0
+
+
+class {1}({0}):
+    factor = 0.0
+"""
+
+
+@pytest.mark.parametrize(
+    ("file", "first", "last", "names"),
+    [
+        ("mine.py", "Mine", "MineAblated", {"mine": 10.0, "mineablated": 0.0}),
+        ("other.py", "Mine", "MineAblated", {"mine": 10.0, "other": 0.0}),
+        ("my_mine.py", "MyMine", "MyMineAblated", {"my-mine": 10.0, "mymineablated": 0.0}),  # hyphens aside
+        ("mine.py", "Base", "Mine", {"base": 10.0, "mine": 0.0}),
+    ],
+)
+def test_the_name_of_a_file_belongs_to_the_class_that_is_called_so_else_to_the_last(tmp_path, file, first, last, names):
+    found = load_file(write(tmp_path / file, FIRST_AND_ABLATED.format(first, last)))
+    assert {name: METHODS[name].factor for _, name in found} == names
+
+
+def test_a_class_that_states_the_name_of_the_file_keeps_it(tmp_path):
+    text = "import engram as eg\nclass A(eg.Method):\n    name = 'mine'\nclass B(eg.Method):\n    ...\n"
+    assert load_file(write(tmp_path / "mine.py", text)) == [("method", "mine"), ("method", "b")]
+    assert METHODS["mine"].__name__ == "A"
+
+
+def test_the_name_of_a_file_belongs_to_the_metric_or_network_that_is_called_so(tmp_path):
+    text = (
+        "import engram as eg\nfrom torch import nn\n"
+        "class Fin(eg.Metric):\n    def of(self, record): return 5.0\n"
+        "class Other(eg.Metric):\n    def of(self, record): return 1.0\n"
+    )
+    assert load_file(write(tmp_path / "fin.py", text)) == [("metric", "fin"), ("metric", "other")]
+    assert (METRICS["fin"]().of(None), METRICS["other"]().of(None)) == (5.0, 1.0)
+    text = (
+        "from torch import nn\n"
+        "class Own(nn.Linear):\n    def __init__(self, shape, outputs): super().__init__(64, outputs)\n"
+        "def bigger(shape, outputs) -> nn.Module:\n    return nn.Linear(64, outputs)\n"
+    )
+    assert load_file(write(tmp_path / "own.py", text)) == [("net", "own"), ("net", "bigger")]
+    assert NETS["own"].__name__ == "Own"
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "words"),
+    [
+        (
+            "two.py",
+            "class Mine(eg.Method): ...\nclass MINE(eg.Method): ...\nclass Last(eg.Method): ...\n",
+            "Mine and MINE are both the method mine; give one of them another name",
+        ),
+        (
+            "two.py",
+            "class A(eg.Method):\n    name = 'b'\nclass B(eg.Method): ...\nclass C(eg.Method): ...\n",
+            "A and B are both the method b",
+        ),
+        (
+            "two.py",
+            "def acc(logits, targets, active): return 1.0\n"
+            "class ACC(eg.Metric):\n    name = 'acc'\n    def of(self, record): return 2.0\n",
+            "acc and ACC are both the metric acc",
+        ),
+    ],
+)
+def test_a_name_given_twice_in_a_file_is_refused_with_both_classes(tmp_path, file, text, words):
+    with pytest.raises(ValueError, match=rf"two\.py: {words}"):
+        load_file(write(tmp_path / file, f"import engram as eg\n{text}"))
+    assert not METHODS.added
+
+
+def test_a_second_name_of_a_class_is_no_second_class(tmp_path):
+    text = (
+        METHOD.format("x")
+        + "\n\nDefault = Mine\n\n\ndef half(logits, targets, active):\n    return 0.5\n\n\nh = half\n"
+    )
+    assert load_file(write(tmp_path / "one.py", text)) == [("method", "one"), ("metric", "half")]
+
+
+def test_a_class_with_the_name_of_a_built_in_one_is_told_to_take_another(tmp_path):
+    text = "import engram as eg\nclass Mine(eg.Method): ...\nclass ER(eg.ER): ...\n"
+    with pytest.raises(ValueError, match="there is a method er already; give the class ER another name"):
+        load_file(write(tmp_path / "mine.py", text))
+    assert not METHODS.added  # a file is refused as a whole
+
+
+BOTH = """
+import engram as eg
+
+
+def acc(logits, targets, active):
+    return 7.0
+
+
+def _helper(logits, targets, active):
+    return 8.0
+
+
+class Worst(eg.Metric):
+    def of(self, record):
+        return 9.0
+"""
+
+
+def test_functions_beside_a_metric_are_metrics_too(tmp_path):
+    assert load_file(write(tmp_path / "both.py", BOTH)) == [("metric", "acc"), ("metric", "both")]
+    assert METRICS["acc"]().measure(None, None, slice(0)) == 7.0
+    assert METRICS["both"]().of(None) == 9.0
+
+
+# Files of one call
+
+
+def two_versions(folder: Path, text: str = METHOD) -> list[Path]:
+    """Two files of one name in two folders: they state which they are in their titles."""
+    for version in ("v1", "v2"):
+        (folder / version).mkdir()
+    return [write(folder / version / "mine.py", text.format(version)) for version in ("v1", "v2")]
+
+
+def test_two_files_of_one_call_cannot_define_the_same_name(tmp_path):
+    first, second = two_versions(tmp_path)
+    with one_call():
+        load_file(first)
+        with (
+            pytest.raises(
+                ValueError, match=r"v2/mine\.py: it defines the method mine, and so does .*v1/mine\.py.*rename"
+            ),
+            one_call(),  # as of a study that a command reads
+        ):
+            load_file(second)
+        assert METHODS["mine"].title == "v1"
+        assert [Path(file.path) for file in loaded_files()] == [first]
+        write(first, METHOD.format("edited"))
+        load_file(first)
+        assert METHODS["mine"].title == "edited"
+    load_file(second)  # another call
+    assert METHODS["mine"].title == "v2"
+
+
+def test_a_file_that_does_not_define_a_name_any_longer_leaves_it_to_another(tmp_path):
+    first, second = two_versions(tmp_path)
+    with one_call():
+        load_file(first)
+        load_file(write(first, METHOD.format("v1").replace("title", "name")))
+        load_file(second)
+    assert METHODS["mine"].title == "v2"
+    assert METHODS["v1"].name == "v1"
+
+
+def test_other_processes_load_files_in_the_order_of_this_one(tmp_path):
+    """The last one that defines a name has it, here and there."""
+    first, second = two_versions(tmp_path)
+    for file in (first, second, first):
+        load_file(file)
+    assert [Path(file.path) for file in loaded_files()] == [second, first]
+    for file in loaded_files():
+        load_file(file)
+    assert METHODS["mine"].title == "v1"
+
+
+def test_files_of_one_name_have_their_own_texts_in_keys(tmp_path):
+    """Also if the key is made after both are loaded, and of helpers beside them."""
+    text = "import engram as eg\nfrom helper import Base\n\n\nclass Mine(Base):\n    name = {!r}\n"
+    files = two_versions(tmp_path, text)
+    helper = "import engram as eg\n\n\nclass Base(eg.Method):\n    factor = {}\n"
+
+    def hashes(factor: int) -> list[str]:
+        write(tmp_path / "v1" / "helper.py", helper.format(factor))
+        write(tmp_path / "v2" / "helper.py", helper.format(3))
+        for file in files:
+            load_file(file)
+        return [hash_code(METHODS[version]) for version in ("v1", "v2")]
+
+    before, after = hashes(1), hashes(2)
+    assert before[0] != after[0]
+    assert before[1] == after[1]
+    load_file(files[0])
+    assert hash_code(METHODS["v1"]) == after[0]  # as alone
+
+
+# What Python's own messages leave open
+
+
+@pytest.mark.parametrize(
+    ("head", "base", "words"),
+    [
+        ("@dataclass", "Metric", r"\(mine\.py, line 4\); write @dataclass\(frozen=True\) above the class"),
+        ("@dataclass(frozen=True)", "ER", "line 4.*; write @dataclass above the class, without frozen=True"),
+    ],
+)
+def test_a_dataclass_that_is_frozen_or_not_unlike_its_base_is_told_what_to_write(tmp_path, head, base, words):
+    text = (
+        f"from dataclasses import dataclass\nimport engram as eg\n\n{head}\nclass M(eg.{base}):\n    k: int = 1\n"
+        "    def of(self, record): return 1.0\n"
+    )
+    with pytest.raises(ValueError, match=f"cannot be loaded: TypeError: cannot inherit .*{words}"):
+        load_file(write(tmp_path / "mine.py", text))
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "choices"),
+    [("better", "smaller", "'higher', 'lower'"), ("better", None, "'higher'"), ("when", "never", "'each task', 'end'")],
+)
+def test_a_metric_with_a_word_that_means_nothing_is_refused_when_it_is_made(field, value, choices):
+    own = {field: value, "of": lambda self, record: 1.0}
+    with pytest.raises(ValueError, match=f"metric Own: {field} = {value!r} is not one of its values.*{choices}"):
+        type("Own", (eg.Metric,), own)

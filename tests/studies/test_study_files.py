@@ -130,6 +130,13 @@ def test_a_published_table_has_numbers_spreads_and_variants():
         ({"spread": {"run": 3}}, "mine: key of spread 'run' is unknown; did you mean runs"),
         ({"spread": {"runs": 0}}, "mine: runs 0 of spread: give a whole number above 0"),
         ({"rows": {"adam": {"spread": {"kind": "sd"}}}}, "row adam: kind of spread 'sd' is unknown"),
+        ({"baseline": "class"}, "mine: baseline 'class' is unknown"),  # a column, and no number is published
+        ({"groups": {"All": ["adam", "adm"]}}, "mine, groups: row 'adm' is unknown; did you mean adam"),
+        ({"groups": {"All": ["adam"], "More": ["adam"]}}, "mine, groups: row adam is in two groups"),
+        ({"memory_rows": ["adm"]}, "mine, memory_rows: row 'adm' is unknown"),
+        ({"row_titles": {"adm": "Adam"}}, "mine, row_titles: row 'adm' is unknown"),
+        ({"notes": [{"text": "x", "rows": ["adm"]}]}, "mine, rows of notes: row 'adm' is unknown"),
+        ({"notes": [{"text": "x", "columns": ["clas"]}]}, "mine, columns of notes: column 'clas' is unknown"),
         ({"defaults": "none"}, "mine: defaults 'none' is unknown; .*choose from named, plain"),
     ],
 )
@@ -145,6 +152,7 @@ def test_what_cannot_be_meant_is_refused_by_name(change, words):
         ('adam = {}\nsi = { training.epoch = 3 }', "si", "field of training 'epoch' is unknown; did you mean epochs"),
         ('adam = {}\nsi = { net.hiden = [3] }', "si", "field of net 'hiden' is unknown; did you mean hidden"),
         ('adam = {}\n"si+l2" = { coef = 3 }', "si+l2", "field of method 'coef' is unknown"),
+        ('adam = {}\nsi = { net.name = "mpl", net.hidden = [3] }', "si", "net 'mpl' is unknown; did you mean mlp"),
     ],
 )  # fmt: skip
 def test_a_misspelt_field_is_refused_with_the_nearest(text, row, words):
@@ -180,6 +188,27 @@ def test_a_file_of_a_row_is_loaded_from_beside_the_study(tmp_path: Path, monkeyp
     edited = find_study(str(tmp_path / "mine.toml")).setting("own-one", "class")
     assert edited != first  # own code is part of a setting
     assert edited.value("method.k") == 3
+
+
+def test_rows_with_two_files_that_define_one_name_are_refused(tmp_path: Path, monkeypatch):
+    """Both rows would run the same one."""
+    monkeypatch.setattr(METHODS, "added", {})
+    monkeypatch.setattr("engram.core.userfile._LOADED", {})
+    for version in ("v1", "v2"):
+        (tmp_path / version).mkdir()
+        text = f"import engram as eg\n\n\nclass Mine(eg.Method):\n    title = {version!r}\n"
+        (tmp_path / version / "mine.py").write_text(text)
+    head = '[columns]\nclass = "split-mnist/class"\n[rows]\n'
+    rows = [f'{row} = {{ method = "mine", file = "{row[:2]}/mine.py" }}\n' for row in ("v1", "v1b", "v2")]
+    (tmp_path / "both.toml").write_text(head + rows[0] + rows[2])
+    with pytest.raises(
+        StudyError, match=r"both: file .*v2/mine\.py: it defines the method mine, and so does .*v1/mine"
+    ):
+        find_study(str(tmp_path / "both.toml"))
+    for version, own in (("v1", rows[:2]), ("v2", rows[2:])):  # each in a study of its own
+        (tmp_path / "mine.toml").write_text(head + "".join(own))
+        find_study(str(tmp_path / "mine.toml"))
+        assert METHODS["mine"].title == version
 
 
 def test_a_file_that_is_no_study_is_refused(tmp_path: Path, monkeypatch):
