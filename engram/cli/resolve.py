@@ -19,12 +19,11 @@ from engram.core.registry import METHODS, METRICS, NETS
 from engram.learning.budget import fit_budget
 from engram.learning.measure import check_metrics
 from engram.learning.method import Method
-from engram.learning.state import state_of
+from engram.learning.state import check_kept, state_of
 from engram.learning.targets import check_targets
 from engram.learning.train import check_method_here, new_learner
 from engram.learning.unbounded import learns_stream, plan_stream, view_of_learner
 from engram.nets._start import Start
-from engram.runs.checkpoints import check_kept
 from engram.runs.defaults import CLASS_DEFAULT, Protocol, choose_values, confirmed_sources, default_setting
 from engram.runs.records import read_records
 from engram.runs.run import resolve_device

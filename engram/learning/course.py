@@ -12,6 +12,7 @@ from engram.learning.learner import Learner
 from engram.learning.measure import LogitMetric, pooled_accuracy, score_tasks
 from engram.learning.memory import check_memory, memory
 from engram.learning.method import Method
+from engram.learning.on_network import OnNetwork
 from engram.learning.outcome import Checkpoint, Outcome, Progress, capture, samples
 from engram.learning.state import StateGuard
 from engram.scenarios.task import Task, Tasks
@@ -25,6 +26,7 @@ class Course:
     method: Method
     evaluation: Evaluation
     guard: StateGuard
+    network: OnNetwork
     outcome: Outcome
     began: float
     """Reading of the clock when the run would have begun if it had not been interrupted."""
@@ -36,6 +38,8 @@ class Course:
     watch: Callable[[Progress], None] = lambda _: None
     memory_budget: int | None = None
     metrics: Mapping[str, LogitMetric] = field(default_factory=dict)
+    on_network: dict[str, int] = field(default_factory=dict)
+    """Bytes of what the method has put on the network, as last measured."""
 
     def checkpoint(self, task: int, epoch: int = 0, step: int = 0) -> None:
         """Saves all that the run needs to go on from here."""
@@ -58,7 +62,8 @@ class Course:
     def check_state(self) -> None:
         """Refuses state that is not declared, and more bytes than the method declares or may keep."""
         self.guard.check()
-        check_memory(self.method, self.learner, self.memory_budget)
+        self.on_network = self.network.measure()
+        check_memory(self.method, self.learner, self.on_network, self.memory_budget)
 
     def measure(self, tasks: Tasks, seen: int, number: int) -> None:
         """Adds a row of scores on the first `seen` tasks, after task `number`, from 0."""
@@ -82,5 +87,5 @@ class Course:
 
     def pass_boundary(self) -> None:
         """Notes the bytes held, and undoes what a method does not keep."""
-        self.outcome.memory = memory(self.method)
+        self.outcome.memory = memory(self.method, self.on_network)
         self.guard.at_boundary()

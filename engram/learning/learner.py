@@ -218,6 +218,8 @@ class Learner:
         """Outputs that `active` includes although their labels were not shown yet: a stream may show 3 before 2."""
         self.network_replaced = False
         """Whether the method trains another network than the one asked for."""
+        self.network_places: frozenset[tuple[str, str]] = frozenset()
+        """(module, attribute) of all that the network held before the method could put something on it."""
         self.params: Params = [p for p in self.net.parameters() if p.requires_grad]
         if not self.params:
             raise ValueError(f"{type(net).__name__} has no parameters to train: none of them requires a gradient")

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+import torch
 from torch import Tensor, nn
 
+from engram.core.code import is_outside
 from engram.learning.buffer import Buffer
 from engram.learning.learner import Learner
 from engram.learning.method import Method
+from engram.learning.optimizer import Optimizer
 from engram.scenarios.task import Tasks
 
 
@@ -37,13 +41,64 @@ def bytes_of(value: Any) -> int:
     return 0
 
 
-def memory(method: Method) -> dict[str, dict[str, int]]:
-    """Bytes by part: `kept` across a boundary, `working` while training."""
+def bytes_in_words(value: Any, alone: bool = True) -> int:
+    """Bytes of all numbers and text inside a value: 8 for a number, 1 for a truth value, text in UTF-8.
+
+    A number that stands alone is a counter and has none, but for what it has above 8 bytes. The numbers and words that
+    are the keys of a dictionary say where something is, and have none.
+    """
+    if isinstance(value, str):
+        return len(value.encode(errors="surrogatepass"))
+    if isinstance(value, bytes | bytearray):
+        return len(value)
+    if isinstance(value, int | float | complex | np.generic):
+        size = bytes_of_number(value)
+        return size if size > 8 or not alone else 0
+    if isinstance(value, dict):
+        keys = (key for key in value if isinstance(key, tuple | frozenset | bytes))
+        return sum(bytes_in_words(v, False) for v in (*keys, *value.values()))
+    if isinstance(value, list | tuple | set | frozenset | deque):
+        return sum(bytes_in_words(v, False) for v in value)
+    return 0
+
+
+def bytes_of_number(value: Any) -> int:
+    if isinstance(value, np.generic):
+        return value.nbytes
+    if isinstance(value, int) and not isinstance(value, bool):
+        return max(8, (value.bit_length() + 7) // 8)
+    return 1 if isinstance(value, bool) else 16 if isinstance(value, complex) else 8
+
+
+def bytes_kept(value: Any) -> int:
+    """Bytes of a value that lives across a boundary: tensors, arrays, numbers and text; an optimiser has none."""
+    if isinstance(value, Optimizer | torch.optim.Optimizer):
+        return 0
+    if not isinstance(value, Buffer) and callable(state := getattr(value, "state_dict", None)):
+        value = state()
+    return bytes_of(value) + bytes_in_words(value)
+
+
+def kept_by(member: Method) -> dict[str, int]:
+    """Bytes of each attribute that a method keeps.
+
+    The package's own methods name in `uncounted` the attributes that note a few numbers per task, such as how its
+    pixels are scaled, which were never counted in records; nobody else's are left out.
+    """
+    uncounted = {n for cls in type(member).__mro__ if not is_outside(cls) for n in vars(cls).get("uncounted", ())}
+    sizes = {name: bytes_of if name in uncounted else bytes_kept for name in member.kept}
+    return {name: size(getattr(member, name, None)) for name, size in sizes.items()}
+
+
+def memory(method: Method, on_network: Mapping[str, int] | None = None) -> dict[str, dict[str, int]]:
+    """Bytes by part: `kept` across a boundary, with what was put on the network; `working` while training."""
     ledger: dict[str, dict[str, int]] = {"kept": {}, "working": {}}
     for member in method.members():
-        for part, names in (("kept", member.kept), ("working", member.working)):
-            for name in names:
-                ledger[part][name] = ledger[part].get(name, 0) + bytes_of(getattr(member, name, None))
+        working = {name: bytes_of(getattr(member, name, None)) for name in member.working}
+        for part, sizes in (("kept", kept_by(member)), ("working", working)):
+            for name, size in sizes.items():
+                ledger[part][name] = ledger[part].get(name, 0) + size
+    ledger["kept"] |= on_network or {}
     return ledger
 
 
@@ -61,24 +116,38 @@ def declared_bytes(method: Method, net: nn.Module, tasks: Tasks) -> int | None:
     return method.kept_bytes_after(net, tasks.stored_values, len(tasks))
 
 
-def check_memory(method: Method, learner: Learner, budget: int | None = None) -> None:
-    """Refuses a method that keeps more bytes than it declares by `kept_bytes`, or more than the budget."""
-    total = 0
+def check_memory(method: Method, learner: Learner, on_network: Mapping[str, int], budget: int | None = None) -> None:
+    """Refuses a method that keeps more bytes than it declares by `kept_bytes`, or more than the budget.
+
+    Args:
+        method: The method.
+        learner: Its learner, at a boundary.
+        on_network: Bytes of what the method has put on the network.
+        budget: Bytes that it may keep.
+    """
     for member in method.members():
-        parts = {name: bytes_of(getattr(member, name, None)) for name in member.kept}
-        measured = sum(parts.values())
-        total += measured
         if not states_memory(member):
             continue
+        parts = kept_by(member)
+        measured = sum(parts.values())
         declared = member.kept_bytes_after(learner.net, learner.tasks.stored_values, len(learner.tasks))
         if measured > declared:
             raise MemoryBudgetError(
                 f"{type(member).__name__} keeps {measured:,} bytes after task {learner.task + 1} ({in_bytes(parts)}) "
                 f"and declares {declared:,}; correct kept_bytes, or keep less"
             )
+    kept = memory(method, on_network)["kept"]
+    total, stated = sum(kept.values()), declared_bytes(method, learner.net, learner.tasks)
+    if on_network and stated is not None and total > stated:
+        names = "+".join(type(member).__name__ for member in method.members())
+        raise MemoryBudgetError(
+            f"{names} keeps {total:,} bytes after task {learner.task + 1} ({in_bytes(kept)}) and declares {stated:,}; "
+            f"what it puts on the network ({', '.join(on_network)}) counts as well: make it an attribute of the "
+            "method, name that in `kept`, and state its bytes in kept_bytes"
+        )
     if budget is not None and total > budget:
         raise MemoryBudgetError(
-            f"the method keeps {total:,} bytes after task {learner.task + 1} ({in_bytes(memory(method)['kept'])}), "
+            f"the method keeps {total:,} bytes after task {learner.task + 1} ({in_bytes(kept)}), "
             f"more than memory_budget {budget:,}"
         )
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 import copy
 import hashlib
 import random
-from collections import deque
-from collections.abc import Iterator
+from collections import OrderedDict, deque
+from collections.abc import Iterator, Mapping
 from dataclasses import fields
 from typing import Any
 
@@ -87,6 +87,7 @@ class StateGuard:
             tell(f"{name} is shared by all runs and changed while this one ran: no result may depend on it")
         for member, values in zip(self.members, self.fields, strict=True):
             check_attributes(member, values)
+            check_kept({name: state_of(getattr(member, name, None)) for name in member.kept})
             check_fields_unchanged(member, values)
 
     def at_boundary(self) -> None:
@@ -280,6 +281,26 @@ def fingerprint(value: Any) -> str:
 def state_of(value: Any) -> Any:
     """As it goes into a checkpoint: networks, optimisers and buffers as their state."""
     return value.state_dict() if hasattr(value, "state_dict") else value
+
+
+def check_kept(kept: Mapping[str, Any]) -> None:
+    """Refuses what a method keeps, by name, where it could not be read back."""
+    for name, value in kept.items():
+        if odd := unreadable(value):
+            raise ValueError(
+                f"{name} is kept and holds a {odd}; keep tensors, numbers, text, or lists, tuples and dicts of them; a "
+                "network is an attribute of its own, several are an nn.ModuleList"
+            )
+
+
+def unreadable(value: Any) -> str | None:
+    """The name of a type inside a value that is not read from files, since reading it could run code."""
+    if value is None or isinstance(value, Tensor | bool | int | float | str):
+        return None
+    if type(value) in (list, tuple, dict, OrderedDict):
+        inside = [*value, *value.values()] if isinstance(value, dict) else value
+        return next((odd for one in inside if (odd := unreadable(one))), None)
+    return type(value).__name__
 
 
 def kept_state(method: Method) -> list[dict[str, Any]]:

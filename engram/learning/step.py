@@ -14,6 +14,7 @@ from engram.learning import fast
 from engram.learning.augment import check_augmentable
 from engram.learning.learner import Learner, Training
 from engram.learning.method import Method
+from engram.learning.on_network import places_on
 from engram.learning.precision import check_precision
 from engram.learning.state import UndeclaredStateError, modes
 from engram.nets._start import StartedNet
@@ -35,11 +36,12 @@ def new_learner(tasks: Tasks, method: Method, net: Net, training: Training, seed
     with own_global_generators(device):
         seed_global_generators(seed_of(seed, "init"), device)
         asked = net.build(tasks.shape, tasks.outputs)
-        before = count_parameters(asked)
+        before, places = count_parameters(asked), places_on(asked)
         module = method.network(asked, tasks)
         check_start_is_used(net, asked, module, method)
         learner = Learner(module, tasks, training, seed, device)
         learner.network_replaced = module is not asked or count_parameters(module) != before
+        learner.network_places = places if module is asked else places_on(module)
         seed_layers(learner, "start")
         method.start(learner, tasks)
     return learner

@@ -15,6 +15,7 @@ from engram.learning.hooks import check_class
 from engram.learning.learner import Training, batches
 from engram.learning.measure import LogitMetric, check_metrics
 from engram.learning.method import Method
+from engram.learning.on_network import OnNetwork
 from engram.learning.outcome import Checkpoint as Checkpoint
 from engram.learning.outcome import MisfitError as MisfitError
 from engram.learning.outcome import Outcome as Outcome
@@ -67,6 +68,7 @@ def train(
     with tasks.guarded(), own_global_generators(device):
         learner = new_learner(shown, method, net, training, seed, device)
         guard.after_start(learner)
+        on_network = OnNetwork(learner, method)
         if plan is not None and tasks.kind == "class":
             learner.seen = ()
         check_network(learner, evaluation)
@@ -79,7 +81,7 @@ def train(
         steps = task_steps(method, training, curriculum) if plan is None else [len(plan.sizes)]
         check_warmup(training, steps)
         course = Course(
-            learner, method, evaluation, guard, outcome,
+            learner, method, evaluation, guard, on_network, outcome,
             began=time.perf_counter() - outcome.seconds,
             tasks=len(curriculum),
             steps=method.networks * sum(steps),

@@ -80,6 +80,7 @@ class DrawnReplay(Method):
     """Replays drawn images: knows how intensities become network input, now and in each past task."""
 
     kept: ClassVar[tuple[str, ...]] = ("generator", "scales")
+    uncounted: ClassVar[tuple[str, ...]] = ("scales",)
     working: ClassVar[tuple[str, ...]] = ("teacher",)
     needs = frozenset({"boundaries"})
     replays = True

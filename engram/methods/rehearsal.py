@@ -35,6 +35,7 @@ class Rehearsal(Method):
     each (the paper's text; an epoch then has each new image once)."""
 
     kept = ("pixels", "labels", "owners", "scalings")
+    uncounted = ("owners", "scalings")
     needs = frozenset({"boundaries", "past data"})
     replays = True
     sized_by_budget = True

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import io
-from collections import OrderedDict
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import torch
 
 from engram.core.durable import read_whole, write_whole
 from engram.core.messages import Say, tell
+from engram.learning.state import check_kept
 from engram.learning.train import Checkpoint
 
 MARK = b"engram checkpoint 2"
@@ -93,26 +91,6 @@ def heading(key: str, content: bytes) -> bytes:
     """The first line of a file. The hash is over the key as well, so that no part of a file can change unseen."""
     digest = hashlib.sha256(key.encode() + b"\n" + content).hexdigest()
     return b" ".join([MARK, key.encode(), digest.encode()]) + b"\n"
-
-
-def check_kept(kept: Mapping[str, Any]) -> None:
-    """Refuses what a method keeps, by name, where it could not be read back."""
-    for name, value in kept.items():
-        if odd := unreadable(value):
-            raise ValueError(
-                f"{name} is kept and holds a {odd}; keep tensors, numbers, text, or lists, tuples and dicts of them; a "
-                "network is an attribute of its own, several are an nn.ModuleList"
-            )
-
-
-def unreadable(value: Any) -> str | None:
-    """The name of a type inside a value that is not read from files, since reading it could run code."""
-    if value is None or isinstance(value, torch.Tensor | bool | int | float | str):
-        return None
-    if type(value) in (list, tuple, dict, OrderedDict):
-        inside = [*value, *value.values()] if isinstance(value, dict) else value
-        return next((odd for one in inside if (odd := unreadable(one))), None)
-    return type(value).__name__
 
 
 class DamagedError(ValueError):

@@ -22,6 +22,8 @@ PLANTED = {
     "restarted_stream": ("trains", "'noise' in task 1 (6 times)"),
     "undeclared_identity": ("trains", "undeclared_identity.py, line 13"),
     "undeclared_memory": ("trains", "keeps 76,800 bytes after task 1 (images 76,800) and declares 16,000"),
+    "stash_on_network": ("trains", "(network.stash 154,368) and declares 0"),
+    "pixels_as_numbers": ("trains", "keeps 32,000 bytes after task 1 (pixels 32,000) and declares 0"),
     "misspelt_hook": ("misspelt hooks", "did you mean end_task?"),
     "unknown_hook": ("misspelt hooks", "on_step_end is not a hook"),
     "no_annotation": ("misspelt hooks", "write coef: float = 1.0"),

@@ -115,16 +115,17 @@ def test_drawing_from_a_past_task_raises(tasks):
 
 def test_a_buffer_of_own_pixels_may_be_drawn_from(tasks):
     class Buffer(eg.Method):
-        kept = ("buffer",)
+        kept = ("pixels", "labels")
 
         def data(self, task):
-            return task.train if task.index == 0 else task.train + self.buffer
+            if task.index == 0:
+                return task.train
+            own = {"x": self.pixels, "y": self.labels, "rows": None, "loaded": None, "what": "buffer"}
+            return task.train + replace(task.train, **own)
 
         def end_task(self, learner, task):
             rows = torch.arange(20)
-            self.buffer = replace(
-                task.train, x=task.train.pixels(rows), y=task.train.y[rows], rows=None, loaded=None, what="buffer"
-            )
+            self.pixels, self.labels = task.train.pixels(rows), task.train.y[rows]
 
     outcome = train(tasks, Buffer(), eg.MLP(12), eg.Training(epochs=2, batch=20))
     assert outcome.steps == 2 * (4 + 5 + 5)  # 80 images, then 80 and 20

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+import numpy as np
 import pytest
 import torch
 from helpers import Run, blobs
@@ -57,6 +58,90 @@ def test_a_method_that_declares_nothing_is_held_to_the_budget_alone():
     assert go(Undeclared, memory_budget=1200).outcome.status == "done"
     with pytest.raises(MemoryBudgetError, match=r"1,200 bytes after task 3 .*more than memory_budget 1,000"):
         go(Undeclared, memory_budget=1000)
+
+
+def keeping(value, **options):
+    """A run of a method that keeps one value."""
+
+    class KeepsOne(eg.Method):
+        kept = ("value",)
+
+        def end_task(self, learner, task):
+            self.value = value
+
+    return go(KeepsOne, **options)
+
+
+@pytest.mark.parametrize(
+    ("value", "size"),
+    [
+        ([[0.5] * 36] * 10, 10 * 36 * 8),
+        ([True, False, 1, 2.5], 1 + 1 + 8 + 8),
+        ({"a": [1, 2], 3: 4.0, (5, 6): None}, 2 * 8 + 8 + 2 * 8),
+        ("Käse", 5),
+        (["ab", "c"], 3),
+        ([torch.zeros(3), 1], 12 + 8),
+        (7, 0),
+        (0.5, 0),
+        (1 << 79, 10),  # its bits hold more than a counter
+        (None, 0),
+    ],
+)
+def test_numbers_and_text_are_counted(value, size):
+    assert keeping(value).outcome.memory["kept"] == {"value": size}
+
+
+def test_pixels_in_a_list_are_held_to_the_budget():
+    with pytest.raises(MemoryBudgetError, match=r"value 2,880\), more than memory_budget 10"):
+        keeping([[0.5] * 36] * 10, memory_budget=10)
+
+
+@pytest.mark.parametrize(
+    ("value", "kind"),
+    [
+        ({1, 2}, "set"),
+        ([np.zeros(3)], "ndarray"),
+        (lambda: torch.zeros(3), "function"),
+        (eg.split(blobs(6, size=5)).deal(0)[0], "Task"),
+    ],
+)
+def test_what_no_checkpoint_could_hold_is_refused_without_checkpoints_too(value, kind):
+    with pytest.raises(ValueError, match=rf"value is kept and holds a {kind}; keep tensors, numbers, text"):
+        keeping(value)
+
+
+class Store:
+    """A store with a state of its own, as torch's optimisers and networks have."""
+
+    def __init__(self):
+        self.rows = []
+
+    def state_dict(self):
+        return {"rows": self.rows}
+
+    def load_state_dict(self, state):
+        self.rows = state["rows"]
+
+
+def test_an_object_with_a_state_counts_what_is_in_that():
+    class KeepsStore(eg.Method):
+        kept = ("store",)
+
+        def start(self, learner, tasks):
+            self.store = Store()
+
+        def end_task(self, learner, task):
+            self.store.rows.append(torch.zeros(100))
+
+    assert go(KeepsStore).outcome.memory["kept"] == {"store": 1200}
+
+
+@pytest.mark.parametrize("make", [eg.DGR, eg.RtF, lambda: eg.Rehearsal(capacity=60)])
+def test_notes_and_optimisers_of_the_packages_own_methods_are_not_counted(make):
+    kept = go(make).outcome.memory["kept"]
+    assert {name for name, size in kept.items() if not size} == {*kept} & {
+        "owners", "scalings", "scales", "generator_optimizer",
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize(
