@@ -51,8 +51,8 @@ def use_blank_images() -> Iterator[None]:
     for value, (name, known) in enumerate(CATALOG.items()):
         if not _find_prepared(name)[0]:
             y = np.arange(len(known.classes))
-            x = np.full((len(y), 1, 1), value, np.uint8)  # different pixels: a queue refuses the same dataset twice
-            _BLANK[name] = Images(x, y, x, y, known.classes, name)
+            x = np.full((len(y), 1, 1), value + 2, np.uint8)  # different pixels: a queue refuses the same dataset twice
+            _BLANK[name] = Images(x, y, x + 128, y, known.classes, name)
     try:
         yield
     finally:

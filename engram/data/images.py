@@ -16,6 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 from engram.core.messages import Say, tell
 from engram.data.errors import DataError
 from engram.data.mapped import MappedArray, by_place, file_of, of_its_own, stamp_of
+from engram.data.overlap import tell_of_overlap
 from engram.data.targets import CHOICES, Targets, check_columns, check_numbers, check_targets_word, read_array
 
 HALF_PRECISION = 2.0**-11
@@ -83,6 +84,7 @@ class Images:
         if rounded := max(_largest_change(given, x[part]) for part, given in (("train", x_train), ("test", x_test))):
             note = note or f"floats rounded to 8 bits, by up to {rounded:.4f}"
             tell(f"{name}: {note}; engram.Arrays keeps floats as they are")
+        tell_of_overlap(name, x["train"], x["test"])
         self._set(x_train=of_its_own(x["train"], x_train), x_test=of_its_own(x["test"], x_test))
         self._set(y_train=of_its_own(y["train"], y_train), y_test=of_its_own(y["test"], y_test))
         self._set(classes=names, name=name, note=note, targets=targets)

@@ -212,8 +212,8 @@ def stand_in_images(names: dict[str, Any]) -> dict[str, Images]:
     for value, (name, fingerprint) in enumerate(names.items()):
         if name in CATALOG:
             y = np.arange(len(CATALOG[name].classes))
-            x = np.full((len(y), 2, 2), value, np.uint8)
-            images = Images(x, y, x, y, CATALOG[name].classes, name)
+            x = np.full((len(y), 2, 2), value + 2, np.uint8)
+            images = Images(x, y, x + 128, y, CATALOG[name].classes, name)
             object.__setattr__(images, "_hash", fingerprint)
             found[fingerprint] = images
     return found

@@ -208,9 +208,9 @@ def test_a_sequence_of_floats_is_not_rounded_either(tmp_path):
 def test_images_say_that_they_round_floats_which_are_no_8_bit_pixels(capsys):
     y, x = [0, 1] * 6, np.random.default_rng(0).integers(0, 256, (12, 3, 3))
     for dtype in (np.float16, np.float32, np.float64):
-        assert eg.Images((x / 255).astype(dtype), y, x, y).note == ""
-    pairs = [(one / 255, k) for one, k in zip(x, y, strict=True)]
-    assert eg.Images.of(pairs, pairs).note == ""
+        assert eg.Images((x / 255).astype(dtype), y, 255 - x, y).note == ""
+    train, test = ([(one / 255, k) for one, k in zip(part, y, strict=True)] for part in (x, 255 - x))
+    assert eg.Images.of(train, test).note == ""
     assert capsys.readouterr().err == ""
     assert eg.Images.of([(np.full((3, 3), 0.501), k) for k in y], [(x[0] / 255, k) for k in y]).note == (
         "floats rounded to 8 bits, by up to 0.0010"  # 128 / 255 = 0.50196
