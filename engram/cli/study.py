@@ -29,6 +29,7 @@ from engram.studies.study import Study
 from engram.studies.table import Cell
 from engram.workbench import (
     StudyTable,
+    bases_of_study,
     keys_of_cell,
     make_table,
     read_csv,
@@ -63,7 +64,7 @@ class StudyOptions(EngineOptions):
     results: Path | None = None
     """Folder for the records; by default runs, for published tables results."""
     dry_run: bool = False
-    """Show how many runs are missing, and run nothing."""
+    """Show how many runs are missing, and which of them cannot run, and run nothing."""
     file: Path | None = None  # read before all others
     """Python file with methods, networks, scenarios or metrics of your own; may be given several times."""
 
@@ -138,18 +139,25 @@ def make_runs(study: Study, results: Path, options: EngineOptions, **wanted: Any
 
 
 def say_missing(study: Study, results: Path, rows: list[str], columns: list[str], seeds: list[int]) -> int:
-    """How many runs are missing, and how long those that are recorded took."""
+    """How many runs are missing, how long those that are recorded took, and which of the missing ones cannot run.
+
+    Returns:
+        1 if a cell cannot run, else 0.
+    """
     recorded = read_records(results)
     table = make_table(study, recorded, rows=rows, columns=columns, tests=False)
     finished = {record.key for record in recorded if record.status != "failed"}
     asked = missing = unknown_cells = 0
     seconds = 0.0
+    refused = []
     for cell in table.cells:
         if study.python or not has_data(study, cell):
             left, all_of_it = len([seed for seed in seeds if seed not in cell.runs.values]), len(seeds)
         else:
             keys = keys_of_cell(study, cell.row, cell.column, seeds, recorded)
             left, all_of_it = sum(key not in finished for key in keys), len(keys)
+            if left and (reason := why_not(study, cell)):
+                refused.append(f"{cell.row} in {cell.column} cannot run: {reason}")
         asked, missing = asked + all_of_it, missing + left
         seconds += cell.seconds * left
         unknown_cells += bool(left) and not cell.seconds
@@ -157,7 +165,20 @@ def say_missing(study: Study, results: Path, rows: list[str], columns: list[str]
     rest = f"{count(unknown_cells, 'cell')} without recorded times" if unknown_cells else ""
     text = ": " + "; ".join(filter(None, (time, rest))) if missing else ""
     OUT.print(f"{study.name}: {missing} of {count(asked, 'run')} missing{text}")
-    return 0
+    for line in refused:
+        ERR.print(line, markup=False)
+    return 1 if refused else 0
+
+
+def why_not(study: Study, cell: Cell) -> str:
+    """What refuses the runs of a cell before they begin; empty if nothing does."""
+    from engram.cli.resolve import try_spec
+
+    try:
+        try_spec(bases_of_study(study, [cell.row], cell.column)[cell.row])
+    except ValueError as error:
+        return str(error)
+    return ""
 
 
 def has_data(study: Study, cell: Cell) -> bool:

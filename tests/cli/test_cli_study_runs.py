@@ -144,3 +144,31 @@ def test_published_numbers_are_not_held_against_another_metric(engram: Engram, s
     forgot = [record["forgetting"] for record in records if record["method"] == "adam"]
     assert other[0]["mean"] == pytest.approx(statistics.fmean(forgot))
     assert "published" not in engram("study", "mine.toml", "--metric", "forgetting").out
+
+
+CANNOT = """
+seeds = 2
+[columns]
+stream = "blurry-split-tiny/class"
+class = "split-tiny/class"
+[rows.er]
+method = "er"
+[rows.ewc]
+method = "ewc"
+[rows.xdg]
+method = "xdg"
+columns = ["class"]
+"""
+
+
+@pytest.mark.parametrize("search", ["", "[search]\ntrials = 2\n"])
+def test_a_dry_run_names_the_cells_that_cannot_run_and_why(engram: Engram, work: Path, data: Path, search: str) -> None:
+    (work / "cannot.toml").write_text(CANNOT + search)
+    answer = engram("study", "cannot.toml", "--dry-run")
+    assert answer.status == 1
+    refused = " ".join(answer.err.split()).split("cannot run: ")
+    assert len(refused) == 3
+    assert refused[0].endswith("ewc in stream ")
+    assert refused[1].startswith("method ewc needs task boundaries")
+    assert refused[1].endswith("xdg in class ")
+    assert engram("study", "cannot.toml", "--rows", "er", "--dry-run").status == 0
