@@ -1,4 +1,4 @@
-"""A regulariser of one's own: what a task moved far is held tight.
+"""A regulariser of your own: parameters that moved far are held more tightly.
 
 engram run split-mnist/task drift --file examples/drift.py --coef 5
 """

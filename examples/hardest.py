@@ -1,4 +1,4 @@
-"""Replay of the hardest: of a larger draw from the buffer, the images with the largest loss are replayed."""
+"""Replay of the hardest images: those with the largest loss in a larger draw from the buffer."""
 
 from dataclasses import dataclass
 

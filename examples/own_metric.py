@@ -1,4 +1,4 @@
-"""A metric of one's own: the accuracy on the task that suffered most.
+"""A metric of your own: the accuracy on the task that suffered most.
 
 engram table runs --metric worst-task --file examples/own_metric.py
 """

@@ -1,4 +1,4 @@
-"""A network of one's own: a perceptron with layer normalisation and a choice of activation.
+"""A network of your own: a perceptron with layer normalisation and a choice of activation.
 
 engram run split-mnist/class ewc --net own-net --file examples/own_net.py --width 100 --activation gelu
 """

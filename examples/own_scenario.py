@@ -1,4 +1,4 @@
-"""A scenario of one's own: every second task shows the images with inverted pixels.
+"""A scenario of your own: every second task shows the images with inverted pixels.
 
 engram run inverted-mnist/domain adam --file examples/own_scenario.py
 engram describe inverted-mnist/domain --file examples/own_scenario.py --repeats 4

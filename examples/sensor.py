@@ -1,6 +1,6 @@
-"""Own arrays: three sensors, each brighter than the last, on which two patterns swap their meaning. 10 seconds.
+"""Your own arrays: three sensors, each brighter than the last, on which two patterns swap their meaning. 10 seconds.
 
-python examples/sensor.py     says which kind of learning this is, read off the arrays, and what helps
+python examples/sensor.py     measures which kind of learning this is, and shows which methods help
 """
 
 import numpy as np

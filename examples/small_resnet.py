@@ -1,4 +1,4 @@
-"""A residual network of one's own, as a plain PyTorch module.
+"""A residual network of your own, as a plain PyTorch module.
 
 engram run split-cifar10/class er --file examples/small_resnet.py --net small-resnet --width 4 --augment crop4 flip
 engram check small-resnet --file examples/small_resnet.py
