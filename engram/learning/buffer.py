@@ -11,7 +11,7 @@ from torch import Tensor
 from engram.learning.learner import Learner
 from engram.scenarios.task import Batch, Data, Joined, Pixels, Scaling, Task
 
-Rule = Literal["reservoir", "balanced", "ring", "per-task", "per-class"]
+Rule = Literal["reservoir", "balanced", "ring", "task-ring", "per-task", "per-class"]
 Storage = Literal["uint8", "float"]
 STORED: Mapping[Storage, torch.dtype] = {"uint8": torch.uint8, "float": torch.float32}
 
@@ -24,8 +24,8 @@ class Buffer:
         capacity: Images, at most.
         rule: Which images stay. `reservoir`: every image offered so far is equally likely (Vitter, 1985). `balanced`:
             classes have equal shares, and within a class every image is equally likely (Chrysakis & Moens, 2020).
-            `ring`: the newest. `per-task`, `per-class`: the first ⌊capacity / n⌋ of each of the n tasks or classes so
-            far; older ones give up their last.
+            `ring`: the newest. `task-ring`: the newest ⌊capacity / n⌋ of each of all n tasks. `per-task`, `per-class`:
+            the first ⌊capacity / n⌋ of each of the n tasks or classes so far; older ones give up their last.
         store: `uint8`: 8-bit pixels, which lose nothing of an 8-bit source; `float`: the network's input itself.
         extra: Name and width of further columns, such as {"logits": outputs}. They are stored as 32-bit floats.
     """
@@ -52,6 +52,7 @@ class Buffer:
         self.offered = 0
         """Number of images offered so far."""
         self.offered_by_class: dict[int, int] = {}
+        self.offered_by_task: dict[int, int] = {}
         self.filled = 0
         """Number of slots in use, which are the first ones."""
         self.columns: dict[str, Tensor] = {}
@@ -139,12 +140,32 @@ class Buffer:
         rng = self.learner.rng("buffer")
         if self.rule == "ring":
             return {(self.offered + row) % self.capacity: row for row in range(len(batch.y))}
+        if self.rule == "task-ring":
+            return self._ring_places(batch.t.tolist())
         if self.rule == "balanced":
             return self._balanced_places(batch.y.tolist(), rng)
         number = torch.arange(self.offered, self.offered + len(batch.y))
         drawn = (torch.rand(len(number), dtype=torch.float64, generator=rng) * (number + 1)).long()
         slots = torch.where(number < self.capacity, number, drawn).tolist()
         return {slot: row for row, slot in enumerate(slots) if slot < self.capacity}
+
+    def _ring_places(self, owners: list[int]) -> dict[int, int]:
+        """Each task has as many slots as every other; in them, its newest image replaces its oldest."""
+        share = self.capacity // len(self.learner.tasks)
+        if not share:
+            raise ValueError(f"capacity {self.capacity} has no image for each of {len(self.learner.tasks)} tasks")
+        t = self.columns["t"][: self.filled]
+        slots = {owner: (t == owner).nonzero().squeeze(1).tolist() for owner in set(owners)}
+        places: dict[int, int] = {}
+        filled = self.filled
+        for row, owner in enumerate(owners):
+            offered = self.offered_by_task.get(owner, 0)
+            self.offered_by_task[owner] = offered + 1
+            if len(slots[owner]) < share:
+                slots[owner].append(filled)
+                filled += 1
+            places[slots[owner][offered % share]] = row
+        return places
 
     def _balanced_places(self, labels: list[int], rng: torch.Generator) -> dict[int, int]:
         held = self.columns["y"][: self.filled].tolist()
@@ -245,6 +266,7 @@ class Buffer:
         return {
             "offered": self.offered,
             "offered_by_class": dict(self.offered_by_class),
+            "offered_by_task": dict(self.offered_by_task),
             "columns": {name: column[: self.filled].clone() for name, column in self.columns.items()},
         }
 
@@ -252,6 +274,7 @@ class Buffer:
         """Puts back what `state_dict` took."""
         columns: dict[str, Tensor] = state["columns"]
         self.offered, self.offered_by_class = state["offered"], dict(state["offered_by_class"])
+        self.offered_by_task = dict(state.get("offered_by_task", {}))  # checkpoints of before have none
         self.filled, self.columns = 0, {}
         if columns:
             if set(columns) != {"x", "y", "t", *self.widths}:

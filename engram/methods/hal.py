@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import Annotated, Self
+from typing import Annotated, Literal, Self
 
 import torch
 from torch import Tensor, nn
 
-from engram.learning.buffer import Buffer, image_bytes
+from engram.learning.buffer import Buffer, Rule, image_bytes
 from engram.learning.learner import Learner
-from engram.learning.method import Log
+from engram.learning.method import Each, Log
 from engram.methods._stored import StoredReplay, check_coefficients, check_image_count, check_shares, join_batches
 from engram.scenarios.task import Batch, Task, Tasks
 
@@ -41,6 +41,9 @@ class HAL(StoredReplay):
     """Whether an anchor is also what a step on the buffer makes worst. In the code of Buzzega et al. (2020) it is not,
     because the networks before and after that step share their weights."""
 
+    memory: Annotated[Literal["reservoir", "ring"], Each()] = "reservoir"
+    """reservoir: a uniform sample of the stream; ring: the newest ⌊capacity / number of tasks⌋ images of each task."""
+
     kept = ("buffer", "anchored")
     working = ("mean_features",)
     needs = frozenset({"boundaries", "past data"})
@@ -53,6 +56,9 @@ class HAL(StoredReplay):
         check_image_count("anchors", self.anchors)
         if self.anchor_steps < 1:
             raise ValueError(f"anchor_steps {self.anchor_steps} is out of range; give 1 or more")
+
+    def rule(self) -> Rule:
+        return "task-ring" if self.memory == "ring" else "reservoir"
 
     def start(self, learner: Learner, tasks: Tasks) -> None:
         needed = sum(len(anchor_outputs(tasks, task)) for task in tasks)

@@ -101,6 +101,25 @@ def test_ring_holds_the_newest():
     assert sorted(numbers_in(buffer)) == [14, 15, 16, 17, 18]
 
 
+def test_a_ring_per_task_holds_the_newest_of_each():
+    buffer = eg.Buffer(learner_of(), 7, rule="task-ring")  # 3 for each of 2 tasks
+    buffer.add(made_up([0] * 2))
+    buffer.add(made_up([0] * 2, 2))
+    assert numbers_in(buffer) == [3, 1, 2]
+    buffer.add(made_up([0] * 7, 10))
+    assert numbers_in(buffer) == [15, 16, 14]  # the images so far are 0 to 3 and 10 to 16, the newest in slot 10 % 3
+    buffer.add(made_up([0], 20, task=1))
+    assert numbers_in(buffer) == [15, 16, 14, 20]
+    buffer.add(made_up([0] * 4, 21, task=1))
+    assert numbers_in(buffer) == [15, 16, 14, 23, 24, 22]
+    assert buffer.columns["t"][:6].tolist() == [0] * 3 + [1] * 3
+
+
+def test_a_ring_per_task_needs_an_image_for_each():
+    with pytest.raises(ValueError, match="capacity 1 has no image for each of 2 tasks"):
+        eg.Buffer(learner_of(), 1, rule="task-ring").add(made_up([0]))
+
+
 def test_each_task_has_its_quota_and_older_ones_give_up_their_last():
     buffer = eg.Buffer(learner_of(), 7, rule="per-task")
     buffer.add(made_up([0] * 9))

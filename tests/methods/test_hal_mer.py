@@ -243,7 +243,14 @@ def test_values_out_of_range_are_refused(make, message):
 # both -----------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("make", [lambda: eg.HAL(capacity=30), lambda: eg.MER(capacity=30, beta=0.5, gamma=0.9)])
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: eg.HAL(capacity=30),
+        lambda: eg.HAL(capacity=30, memory="ring"),
+        lambda: eg.MER(capacity=30, beta=0.5, gamma=0.9),
+    ],
+)
 @pytest.mark.parametrize("kind", ["task", "domain", "class"])
 def test_resumed_at_any_boundary_it_ends_with_the_same_bits(make, kind):
     training = eg.Training(epochs=2, batch=10, lr=0.02, optimizer="sgd")

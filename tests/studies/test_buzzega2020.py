@@ -94,8 +94,11 @@ def test_variants_do_what_the_methods_say_where_the_authors_code_does_not():
     found = {v.name: STUDY.variant_settings(v, "rotated")[""] for v in STUDY.variants.values()}
     fisher = [f"online-ewc/{name}" for name in ("true", "exact", "mini-batches")]
     stored = ["a-gem/200/reservoir", "fdr/500/alpha", "a-gem/500/reservoir", "a-gem/5120/reservoir"]
-    anchors = [f"hal/{size}/hindsight" for size in SIZES]
-    assert list(found) == [*fisher, *stored, "gss/200/exchanged", *anchors]
+    anchors, rings = ([f"hal/{size}/{what}" for size in SIZES] for what in ("hindsight", "ring"))
+    assert list(found) == [*fisher, *stored, "gss/200/exchanged", *anchors, *rings]
+    for name in rings:
+        assert found[name].value("method.memory") == "ring"
+        assert setting(name.removesuffix("/ring"), "rotated").value("method.memory") == "reservoir"
     for name in anchors:
         assert found[name].value("method.hindsight") is True
         assert setting(name.removesuffix("/hindsight"), "rotated").value("method.hindsight") is False
