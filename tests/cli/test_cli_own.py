@@ -77,7 +77,7 @@ def test_a_class_without_a_docstring_has_no_signature_in_its_place(engram, tmp_p
 STUDY = """
 seeds = 1
 [columns]
-class = "split-tiny/class"
+task = "split-tiny/task"
 [rows]
 mine = { file = "v1/gated.py", method = "gated" }
 """
