@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
 from functools import cache
 from typing import Annotated, Literal
+from weakref import ref
 
 import torch
 from torch import Tensor, nn
@@ -228,6 +229,8 @@ class Learner:
         """Told the mean loss now and then by methods that train something beside the network."""
         self.precision: Precision = "fp32"
         """Of products at this moment: for the loss of a step what training asks for, else fp32."""
+        self._trained: dict[int, ref[Tensor]] = {}
+        """All that an optimiser has had, by their ids."""
         self._streams: dict[tuple[int, str], torch.Generator] = {}
         self._output_layer: str | None = None
         self.new_optimizer()
@@ -235,9 +238,14 @@ class Learner:
         """Attributes of every learner."""
 
     def new_optimizer(self) -> None:
+        self._trained |= {id(p): ref(p) for p in self.params}
         self.optimizer = self.training.new_optimizer(self.params)
         if self.training.scheduled:
             self.lr = self.training.lr
+
+    def was_trained(self, p: Tensor) -> bool:
+        """Whether an optimiser has it or had it."""
+        return (found := self._trained.get(id(p))) is not None and found() is p
 
     @property
     def lr(self) -> float:

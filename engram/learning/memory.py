@@ -17,6 +17,9 @@ from engram.learning.method import Method
 from engram.learning.optimizer import Optimizer
 from engram.scenarios.task import Tasks
 
+NOTES = 1000
+"""Bytes of numbers and text that nobody has to declare."""
+
 
 class MemoryBudgetError(ValueError):
     """A method keeps more than it declared, or than it was allowed."""
@@ -70,24 +73,30 @@ def bytes_of_number(value: Any) -> int:
     return 1 if isinstance(value, bool) else 16 if isinstance(value, complex) else 8
 
 
-def bytes_kept(value: Any) -> int:
+def bytes_kept(value: Any, notes: bool = True) -> int:
     """Bytes of a value that lives across a boundary: tensors, arrays, numbers and text; an optimiser has none."""
     if isinstance(value, Optimizer | torch.optim.Optimizer):
         return 0
     if not isinstance(value, Buffer) and callable(state := getattr(value, "state_dict", None)):
         value = state()
-    return bytes_of(value) + bytes_in_words(value)
+    return bytes_of(value) + (bytes_in_words(value) if notes else 0)
 
 
-def kept_by(member: Method) -> dict[str, int]:
-    """Bytes of each attribute that a method keeps.
+def kept_by(member: Method, notes: bool = True) -> dict[str, int]:
+    """Bytes of each attribute that a method keeps; without its notes, those of tensors and arrays.
 
     The package's own methods name in `uncounted` the attributes that note a few numbers per task, such as how its
     pixels are scaled, which were never counted in records; nobody else's are left out.
     """
     uncounted = {n for cls in type(member).__mro__ if not is_outside(cls) for n in vars(cls).get("uncounted", ())}
-    sizes = {name: bytes_of if name in uncounted else bytes_kept for name in member.kept}
-    return {name: size(getattr(member, name, None)) for name, size in sizes.items()}
+    values = {name: getattr(member, name, None) for name in member.kept}
+    return {n: bytes_of(value) if n in uncounted else bytes_kept(value, notes) for n, value in values.items()}
+
+
+def bytes_of_notes(member: Method) -> int:
+    """Bytes of the numbers and the text that a method keeps, if they are few: the classes seen so far, say."""
+    notes = sum(kept_by(member).values()) - sum(kept_by(member, notes=False).values())
+    return notes if notes <= NOTES else 0
 
 
 def memory(method: Method, on_network: Mapping[str, int] | None = None) -> dict[str, dict[str, int]]:
@@ -129,7 +138,7 @@ def check_memory(method: Method, learner: Learner, on_network: Mapping[str, int]
         if not states_memory(member):
             continue
         parts = kept_by(member)
-        measured = sum(parts.values())
+        measured = sum(parts.values()) - bytes_of_notes(member)
         declared = member.kept_bytes_after(learner.net, learner.tasks.stored_values, len(learner.tasks))
         if measured > declared:
             raise MemoryBudgetError(
@@ -137,7 +146,8 @@ def check_memory(method: Method, learner: Learner, on_network: Mapping[str, int]
                 f"and declares {declared:,}; correct kept_bytes, or keep less"
             )
     kept = memory(method, on_network)["kept"]
-    total, stated = sum(kept.values()), declared_bytes(method, learner.net, learner.tasks)
+    notes = sum(map(bytes_of_notes, method.members()))
+    total, stated = sum(kept.values()) - notes, declared_bytes(method, learner.net, learner.tasks)
     if on_network and stated is not None and total > stated:
         names = "+".join(type(member).__name__ for member in method.members())
         raise MemoryBudgetError(

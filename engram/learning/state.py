@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import copy
 import hashlib
+import inspect
 import random
 from collections import OrderedDict, deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
 from dataclasses import fields
+from types import FunctionType, MethodType
 from typing import Any
 
 import numpy as np
@@ -27,6 +29,7 @@ from engram.learning.method import Method
 CHANGEABLE = (list, dict, set, deque, np.ndarray, Tensor, bytearray)
 """What can be changed in place."""
 GENERATORS = (torch.Generator, np.random.Generator, random.Random)
+HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 OF_ALL_MODULES = frozenset(vars(nn.Module()))
 
 
@@ -49,6 +52,7 @@ class StateGuard:
         self.beside = NetBeside(learner.net)
         self.of_classes = content_of_classes(self.classes())
         self.of_modules = content_of_modules(self.classes())
+        self.of_hooks = content_of_hooks(learner.net)
         self.check()
         for member in self.members:
             scratch = next((name for name in vars(member) if name.startswith("_")), None)
@@ -80,6 +84,12 @@ class StateGuard:
             raise UndeclaredStateError(
                 f"{changed} is an attribute of the class, which all runs share, and it changed while this one ran; "
                 "each object its own: a method makes it in start and names it in `kept`, a network in __init__"
+            )
+        hooks = content_of_hooks(self.learner.net)
+        if changed := next((name for name, was in self.of_hooks.items() if hooks.get(name, was) != was), None):
+            raise UndeclaredStateError(
+                f"{changed}, which a hook of the network's layers uses, changed while it was trained, which a resumed "
+                "run would not know; hold it in an attribute of the layer, or of the method, named in `kept`"
             )
         current = content_of_modules(self.classes())
         for name in [name for name, was in self.of_modules.items() if current.get(name, was) != was]:
@@ -128,6 +138,26 @@ def content_of_modules(classes: list[type]) -> dict[str, str]:
     }
 
 
+def content_of_hooks(net: nn.Module) -> dict[str, str]:
+    """What hooks of a network's layers hold beside the layers: variables of the functions around them, objects."""
+    found: dict[str, Any] = {}
+    for module in net.modules():
+        for hook in (hook for kind in HOOKS for hook in getattr(module, kind).values()):
+            at = getattr(hook, "__qualname__", type(hook).__name__)
+            owner = getattr(hook, "__self__", hook)
+            if is_own_object(owner):
+                found[type(owner).__name__] = owner
+            if isinstance(hook, FunctionType):
+                around = inspect.getclosurevars(hook).nonlocals
+                found |= {f"{name} of {at}": value for name, value in around.items()}
+    parts = frozenset(map(id, net.modules()))
+    return {
+        name: fingerprint(value, parts)
+        for name, value in found.items()
+        if isinstance(value, CHANGEABLE) or is_own_object(value)
+    }
+
+
 def check_parameters(learner: Learner) -> None:
     """Refuses a network with parameters that the optimiser does not have, or has though they are gone."""
     named = dict(learner.net.named_parameters())
@@ -152,12 +182,26 @@ class NetBeside:
     training, and which parameters are trained. A checkpoint takes along what of it has changed since the start."""
 
     def __init__(self, net: nn.Module) -> None:
-        self.first = {place: fingerprint(value) for place, value in beside(net)}
+        self.first = {place: content for place, _, content in self.contents(net)}
+
+    def contents(self, net: nn.Module) -> Iterator[tuple[tuple[str, str], Any, str]]:
+        """((module or parameter, attribute), value, fingerprint); an object may hold a part of the network."""
+        parts = frozenset(map(id, net.modules()))
+        for place, value in beside(net):
+            yield place, value, fingerprint(value, parts)
 
     def changes(self, net: nn.Module) -> list[tuple[str, str, Any]]:
         """(module or parameter, attribute, value)."""
-        changed = [(place, value) for place, value in beside(net) if self.first.get(place) != fingerprint(value)]
-        return [(*place, portable(value, place)) for place, value in changed]
+        parts = frozenset(map(id, net.modules()))
+        found = []
+        for place, value, content in self.contents(net):
+            if self.first.get(place) == content:
+                continue
+            if is_own_object(value) and place not in self.first:
+                raise unknown_to_resumed(value, place)  # nothing would make the object anew
+            state = own_state(value, parts) if is_own_object(value) else value
+            found.append((*place, portable(state, place)))
+        return found
 
 
 def beside(net: nn.Module) -> Iterator[tuple[tuple[str, str], Any]]:
@@ -193,23 +237,49 @@ def portable(value: Any, place: tuple[str, str]) -> Any:
         return type(value)(portable(one, place) for one in value)
     if type(value) is dict:
         return {portable(k, place): portable(v, place) for k, v in value.items()}
-    raise UndeclaredStateError(
+    raise unknown_to_resumed(value, place)
+
+
+def unknown_to_resumed(value: Any, place: tuple[str, str]) -> UndeclaredStateError:
+    return UndeclaredStateError(
         f"the network's attribute {'.'.join(filter(None, place))} is a {type(value).__name__} and changed while it was "
         "trained, which a resumed run would not know; hold it in a buffer (register_buffer), or in numbers or tensors"
     )
+
+
+def is_own_object(value: Any) -> bool:
+    """Whether it is a plain object of a class from outside the package, with attributes that can change."""
+    known = (type, FunctionType, MethodType, nn.Module, Tensor, Mapping, Method, torch.optim.Optimizer)
+    return hasattr(value, "__dict__") and not isinstance(value, known) and is_outside(type(value))
+
+
+def own_state(value: Any, parts: Set[int]) -> dict[str, Any]:
+    """The attributes of an object, and of the objects in them, without what is a part of the network."""
+    return {
+        name: own_state(one, parts | {id(value)}) if is_own_object(one) else one
+        for name, one in vars(value).items()
+        if id(one) not in parts | {id(value)}
+    }
 
 
 def put_beside(net: nn.Module, changes: list[tuple[str, str, Any]]) -> None:
     """Puts back what `NetBeside.changes` found."""
     for name, attribute, value in changes:
         owner = net.get_parameter(name) if attribute == "requires_grad" else net.get_submodule(name)
-        now = getattr(owner, attribute, None)
-        if isinstance(now, GENERATORS):
-            set_generator_state(now, value)
-        elif isinstance(now, set | frozenset | deque):
-            setattr(owner, attribute, type(now)(value))
-        else:
-            setattr(owner, attribute, value)
+        put_back(owner, attribute, value)
+
+
+def put_back(owner: Any, attribute: str, value: Any) -> None:
+    now = getattr(owner, attribute, None)
+    if isinstance(now, GENERATORS):
+        set_generator_state(now, value)
+    elif isinstance(now, set | frozenset | deque):
+        setattr(owner, attribute, type(now)(value))
+    elif is_own_object(now):
+        for name, one in value.items():
+            put_back(now, name, one)
+    else:
+        setattr(owner, attribute, value)
 
 
 def generator_state(rng: Any) -> Any:
@@ -253,28 +323,35 @@ def check_fields_unchanged(member: Method, values: dict[str, Any]) -> None:
             )
 
 
-def fingerprint(value: Any) -> str:
-    """Equal for equal content: numbers, text, tensors, networks, generators, and collections of them."""
+def fingerprint(value: Any, inside: Set[int] = frozenset()) -> str:
+    """Equal for equal content: numbers, text, tensors, networks, generators, objects, and collections of them.
+
+    Args:
+        value: Anything.
+        inside: The ids of what is told elsewhere: a network of its parts, an object of itself.
+    """
+    if id(value) in inside:
+        return "told elsewhere"
     if isinstance(value, Tensor):
         value = value.detach().cpu().numpy()
     if isinstance(value, np.ndarray):
         return f"{value.dtype} {value.shape} {hashlib.sha256(value.tobytes()).hexdigest()}"
     if isinstance(value, Learner):  # a teacher
         return fingerprint(value.net)
-    if isinstance(value, nn.Module | Buffer):
+    if isinstance(value, nn.Module | Buffer | torch.optim.Optimizer):
         return fingerprint(value.state_dict())
     if isinstance(value, dict):
-        return f"{{{', '.join(f'{key!r}: {fingerprint(v)}' for key, v in value.items())}}}"
+        return f"{{{', '.join(f'{key!r}: {fingerprint(v, inside)}' for key, v in value.items())}}}"
     if isinstance(value, list | tuple | deque):
-        return f"{type(value).__name__}({', '.join(map(fingerprint, value))})"
+        return f"{type(value).__name__}({', '.join(fingerprint(v, inside) for v in value)})"
     if isinstance(value, set | frozenset):
-        return f"set({sorted(map(fingerprint, value))})"
+        return f"set({sorted(fingerprint(v, inside) for v in value)})"
     if isinstance(value, GENERATORS):
         return f"{type(value).__name__} {fingerprint(generator_state(value))}"
     if isinstance(value, np.generic):
         return repr(value.item())
-    if isinstance(value, torch.optim.Optimizer):
-        return fingerprint(value.state_dict())
+    if is_own_object(value):
+        return f"{type(value).__name__} {fingerprint(vars(value), inside | {id(value)})}"
     return repr(value) if isinstance(value, bool | int | float | str | None) else type(value).__name__
 
 

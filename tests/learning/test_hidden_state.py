@@ -78,6 +78,26 @@ class Looks(Plain):
         return self.out(self.last.relu())
 
 
+class Tally:
+    """A plain object with state, and with a part of the network."""
+
+    def __init__(self, layer):
+        self.layer, self.mean, self.inner = layer, 0.0, {"calls": 0}
+
+
+class HoldsObject(Plain):
+    def __init__(self, shape, outputs):
+        super().__init__(shape, outputs)
+        self.tally = Tally(self.hidden)
+        self.tally.own = Tally(None)
+
+    def forward(self, x):
+        if self.training:
+            self.tally.mean += 0.1
+            self.tally.own.inner["calls"] += 1
+        return super().forward(x - self.tally.mean) * (1 + self.tally.own.inner["calls"] / 10)
+
+
 class FreezesLayer(eg.Method):
     def begin_task(self, learner, task):
         if task.index == 1:
@@ -93,7 +113,7 @@ def learn(method, net, **options):
     return train(SCENARIO.tasks(0), method, recipe_class(net)(), TRAINING, **options)
 
 
-@pytest.mark.parametrize("net", [Counts, Centres, Draws, Looks])
+@pytest.mark.parametrize("net", [Counts, Centres, Draws, Looks, HoldsObject])
 def test_what_a_network_holds_beside_its_state_is_resumed(net):
     checkpoints = []
     whole = learn(eg.Adam(), net, save=lambda c: checkpoints.append(through_a_file(c)))
@@ -155,6 +175,27 @@ class LeavesEvalMode(eg.Method):
         learner.net.eval()
 
 
+class PutsObject(eg.Method):
+    def begin_task(self, learner, task):
+        learner.net.tally = Tally(None)
+
+
+class HooksLayer(eg.Method):
+    def start(self, learner, tasks):
+        seen = []
+        learner.net.hidden.register_forward_hook(lambda module, given, found: seen.append(float(found.detach().mean())))
+
+
+class ChangesObject(eg.Method):
+    working = ("tally",)
+
+    def start(self, learner, tasks):
+        self.tally = Tally(None)
+
+    def after_step(self, learner, batch):
+        self.tally.mean += 1
+
+
 class DrawsFromStart(eg.Method):
     working = ("rng",)
 
@@ -175,6 +216,9 @@ class DrawsFromStart(eg.Method):
         (NewHead, Plain, "the network was changed, and its parameter out.weight is not trained"),
         (NewNet, Plain, "the network was changed, and its parameter hidden.weight is not trained"),
         (LeavesEvalMode, Plain, "LeavesEvalMode.end_task leaves the network's layers in another mode"),
+        (PutsObject, Plain, "the network's attribute tally is a Tally and changed while it was trained"),
+        (HooksLayer, Plain, "seen of HooksLayer.start.<locals>.<lambda>, which a hook of the network's layers uses"),
+        (ChangesObject, Plain, "ChangesObject.tally is working state that start has made and that changed since"),
         (DrawsFromStart, Plain, "DrawsFromStart.rng is working state that start has made and that changed since"),
     ],
 )

@@ -60,6 +60,27 @@ def test_a_method_that_declares_nothing_is_held_to_the_budget_alone():
         go(Undeclared, memory_budget=1000)
 
 
+@dataclass
+class Notes(Hoards):
+    """Keeps no more images than it declares, and numbers besides."""
+
+    kept = ("buffer", "numbers")
+    numbers_of_task: int = 1
+
+    def start(self, learner, tasks):
+        self.buffer, self.numbers = [torch.zeros(200)], []
+
+    def end_task(self, learner, task):
+        self.numbers += [0.5] * self.numbers_of_task
+
+
+def test_a_few_numbers_need_not_be_declared():
+    assert go(Notes).outcome.memory["kept"] == {"buffer": 800, "numbers": 24}
+    assert go(Notes, memory_budget=800).outcome.status == "done"
+    with pytest.raises(MemoryBudgetError, match=r"keeps 2,000 bytes .*buffer 800, numbers 1,200\) and declares 800"):
+        go(lambda: Notes(numbers_of_task=150))
+
+
 def keeping(value, **options):
     """A run of a method that keeps one value."""
 

@@ -164,6 +164,43 @@ def test_a_list_of_the_networks_own_that_the_method_fills_counts():
     assert kept_with(FillsBank(), Bank) == {"network.bank": 3 * IMAGES}
 
 
+class Rows:
+    def __init__(self):
+        self.rows = []
+
+
+class Memory(Plain):
+    """A network with places for images: in a buffer, behind a function, in an object."""
+
+    def __init__(self, shape, outputs):
+        super().__init__(shape, outputs)
+        self.register_buffer("slots", torch.zeros(3, 80, 36))
+        self.heap, self.rows = [], Rows()
+
+    def remember(self, images):
+        self.heap.append(images)
+
+
+class FillsSlots(Declares):
+    def end_task(self, learner, task):
+        learner.net.slots[task.index] = images_of(task)
+
+
+class AsksToRemember(Declares):
+    def end_task(self, learner, task):
+        learner.net.remember(images_of(task))
+
+
+class FillsObject(Declares):
+    def end_task(self, learner, task):
+        learner.net.rows.rows.append(images_of(task))
+
+
+@pytest.mark.parametrize(("method", "name"), [(FillsSlots, "slots"), (AsksToRemember, "heap"), (FillsObject, "rows")])
+def test_places_of_the_network_that_the_method_fills_count(method, name):
+    assert kept_with(method(), Memory) == {f"network.{name}": 3 * IMAGES}
+
+
 # what does not count --------------------------------------------------------------------------------------------------
 
 
@@ -211,6 +248,55 @@ class SharedHead(nn.Module):
         return self.out(self.norm(x))
 
 
+class LastFeatures(Plain):
+    """Keeps what it computed last under the name of a function of the learner's."""
+
+    def forward(self, x):
+        self.features = self.hidden(self.flat(x)).relu()
+        return self.out(self.features)
+
+
+class AsksForFeatures(eg.Method):
+    output_layer = "out"
+
+    def loss(self, learner, batch):
+        return learner.loss(batch) + 0 * learner.features(batch.x).square().mean()
+
+
+class ResetsStatistics(eg.Method):
+    def begin_task(self, learner, task):
+        learner.net.norm.running_mean.zero_()
+
+
+def notes_spread(module, given, found):
+    module.spread.append(float(found.detach().std()))
+
+
+def with_history(shape, outputs):
+    """A network whose maker gives it a list, and a hook that fills that."""
+    net = nn.Sequential(nn.Flatten(), nn.Linear(36, 8), nn.ReLU(), nn.Linear(8, outputs))
+    net.spread = []
+    net.register_forward_hook(notes_spread)
+    return net
+
+
+class Adapts(eg.Method):
+    """Each task gets a layer, which is frozen when the task ends."""
+
+    def begin_task(self, learner, task):
+        self._add(learner, f"adapter{task.index}")
+
+    def _add(self, learner, name):
+        learner.net.add_module(name, nn.Linear(36, 36))
+        learner.params = [p for p in learner.net.parameters() if p.requires_grad]
+        learner.new_optimizer()
+
+    def end_task(self, learner, task):
+        getattr(learner.net, f"adapter{task.index}").requires_grad_(False)
+        learner.params = [p for p in learner.net.parameters() if p.requires_grad]
+        learner.new_optimizer()
+
+
 class Grows(eg.Method):
     """Each task gets a new head, and the old one is frozen and stays."""
 
@@ -228,9 +314,23 @@ def test_the_network_and_its_own_state_do_not_count(method, net):
     assert kept_with(method(), net) == {}
 
 
+def test_the_list_of_a_networks_maker_does_not_count(monkeypatch):
+    monkeypatch.setattr("engram.learning.on_network.NOTES", 0)
+    assert kept_with(Own(), with_history) == {}
+
+
+@pytest.mark.parametrize(
+    ("method", "net"), [(AsksForFeatures, LastFeatures), (ResetsStatistics, KeepsState), (Adapts, Plain)]
+)
+def test_what_is_the_networks_does_not_count_although_the_method_names_it(method, net, monkeypatch):
+    monkeypatch.setattr("engram.learning.on_network.NOTES", 0)
+    net.output_layer = "out"
+    assert kept_with(method(), net) == {}
+
+
 @pytest.mark.parametrize("net", [Plain, KeepsState])
 def test_running_statistics_of_frozen_heads_do_not_count(net, monkeypatch):
-    monkeypatch.setattr("engram.learning.on_network.SMALL", 0)
+    monkeypatch.setattr("engram.learning.on_network.NOTES", 0)
     assert kept_with(Grows(), net) == {}
 
 
