@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import traceback
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from engram.core.userfile import user_place
+from engram.core.userfile import told_fault
 
 
 @dataclass(frozen=True)
@@ -40,7 +39,7 @@ def state_fact(name: str, check: Callable[[], str | None]) -> Fact:
     except BrokenError as error:
         return Fact(name, False, str(error))
     except Exception as error:
-        return Fact(name, False, f"{type(error).__name__}: {error}{user_place(traceback.format_exc())}")
+        return Fact(name, False, told_fault(error))
 
 
 def all_hold(facts: Iterator[Fact] | list[Fact]) -> bool:

@@ -13,9 +13,11 @@ import torch
 
 from engram.cli import WrongCallError
 from engram.cli.options import Flag, flags_of, given
+from engram.core.code import is_outside
 from engram.core.messages import unknown
 from engram.core.needs import methods_without_boundaries
 from engram.core.registry import METHODS, METRICS, NETS
+from engram.core.userfile import told_fault
 from engram.learning.budget import fit_budget
 from engram.learning.measure import check_metrics
 from engram.learning.method import Method
@@ -68,10 +70,23 @@ def apply_limits(spec: Spec, options: Any) -> Spec:
     return replace(spec, method=fit_budget(spec.method, budget, net, tasks, METHODS.name_of))
 
 
-def try_spec(spec: Spec) -> None:
+def try_spec(spec: Spec, faults: bool = False) -> None:
     """Draws the tasks, builds network and method and begins the first task: what only they can tell is told before
-    anything runs."""
-    tasks, method = spec.scenario.tasks(spec.seed).for_batch(spec.training.batch), copy.deepcopy(spec.method)
+    anything runs.
+
+    Args:
+        spec: A run.
+        faults: Faults in the code of methods and networks are told as well. The run itself would meet and record them.
+    """
+    method = copy.deepcopy(spec.method)
+    try:
+        tasks = spec.scenario.tasks(spec.seed).for_batch(spec.training.batch)
+    except (ValueError, OSError):
+        raise
+    except Exception as error:
+        if not is_outside(type(spec.scenario)):
+            raise
+        raise ValueError(f"scenario {spec.scenario_name} cannot be drawn: {told_fault(error)}") from error
     check_method_here(method, tasks, spec.training, spec.evaluation)
     check_targets(method, tasks)
     check_metrics({METRICS.name_of(metric): metric for metric in spec.metrics}, method)
@@ -90,8 +105,9 @@ def try_spec(spec: Spec) -> None:
         method.begin_task(learner, first)
     except ValueError:
         raise
-    except Exception:  # a fault, not a refusal: the run will meet it again, and record it
-        return
+    except (Exception, SystemExit) as error:
+        if faults:
+            raise ValueError(told_fault(error)) from error
 
 
 def positionals(arguments: list[str]) -> tuple[list[str], str, str]:

@@ -155,7 +155,7 @@ def run_command(arguments: list[str]) -> int:
         seeds, engine = seeds_of(options), engine_of(options, spec.threads)
         tracking = Tracking(options.track, options.out)
         pictures = Pictures(options.samples, spec)
-        try_spec(replace(spec, seed=seeds[0]))
+        try_spec(replace(spec, seed=seeds[0]), faults=options.dry_run)
     except ValueError as error:
         raise WrongCallError(str(error)) from error
     say_changes(setting, default_or_refuse(scenario_name, method_name, "common", net, optimizer))

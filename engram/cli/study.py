@@ -154,9 +154,14 @@ def say_missing(study: Study, results: Path, rows: list[str], columns: list[str]
         if study.python or not has_data(study, cell):
             left, all_of_it = len([seed for seed in seeds if seed not in cell.runs.values]), len(seeds)
         else:
-            keys = keys_of_cell(study, cell.row, cell.column, seeds, recorded)
+            try:
+                keys = keys_of_cell(study, cell.row, cell.column, seeds, recorded)
+            except ValueError as error:  # its method cannot be made
+                keys, reason = [""] * len(seeds), str(error)
+            else:
+                reason = "" if finished.issuperset(keys) else why_not(study, cell)
             left, all_of_it = sum(key not in finished for key in keys), len(keys)
-            if left and (reason := why_not(study, cell)):
+            if reason:
                 refused.append(f"{cell.row} in {cell.column} cannot run: {reason}")
         asked, missing = asked + all_of_it, missing + left
         seconds += cell.seconds * left
@@ -175,7 +180,7 @@ def why_not(study: Study, cell: Cell) -> str:
     from engram.cli.resolve import try_spec
 
     try:
-        try_spec(bases_of_study(study, [cell.row], cell.column)[cell.row])
+        try_spec(bases_of_study(study, [cell.row], cell.column)[cell.row], faults=True)
     except ValueError as error:
         return str(error)
     return ""

@@ -12,7 +12,6 @@ import importlib
 import inspect
 import json
 import sys
-import traceback
 from collections.abc import Iterator, MutableMapping
 from functools import cached_property
 from pathlib import Path
@@ -22,7 +21,7 @@ from typing import Any, ClassVar, Generic, NamedTuple, TypeVar, get_origin, get_
 from engram.core.code import file_text
 from engram.core.facts import COMPUTED, ROOT, Facts, add_facts, class_facts, inherits, parse_module
 from engram.core.messages import unknown
-from engram.core.userfile import UserFile, claim_names, load_user_file, read_user_file, remember_file, user_place
+from engram.core.userfile import UserFile, claim_names, load_user_file, read_user_file, remember_file, told_fault
 
 T = TypeVar("T")
 
@@ -244,10 +243,7 @@ def load_file(path: Path | UserFile) -> list[Loaded]:
         module = load_user_file(file)
         keep_texts(module, file)
     except (Exception, SystemExit) as error:
-        place = "" if isinstance(error, SyntaxError) else user_place(traceback.format_exc())
-        raise ValueError(
-            f"file {where} cannot be loaded: {type(error).__name__}: {error}{place}{remedy_for(error)}"
-        ) from error
+        raise ValueError(f"file {where} cannot be loaded: {told_fault(error)}{remedy_for(error)}") from error
     entries = [(registry, name, cls) for registry in FROM_FILES for name, cls in entries_of(registry, module, where)]
     if not entries:
         bases = ", ".join(f"engram.{registry.base[1]}" for registry in FROM_FILES)

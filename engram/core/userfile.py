@@ -8,6 +8,7 @@ import importlib.machinery
 import importlib.util
 import re
 import sys
+import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -200,6 +201,12 @@ def claim_names(path: str, names: Sequence[tuple[str, str]]) -> None:
     for key in [key for key, of in defined.items() if of == path]:  # it was edited since
         del defined[key]
     defined.update(dict.fromkeys(names, path))
+
+
+def told_fault(error: BaseException) -> str:
+    """`TypeError: object is not callable (mine.py, line 7)`: a fault in a line, with its place in a user's code."""
+    trace = "" if isinstance(error, SyntaxError) else "".join(traceback.format_exception(error))
+    return f"{type(error).__name__}: {error}{user_place(trace)}"
 
 
 def user_place(trace: str) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -24,10 +26,23 @@ def tell_of_overlap(name: str, train: NDArray[np.generic], test: NDArray[np.gene
 
 
 def shared_rows(train: NDArray[np.generic], test: NDArray[np.generic]) -> list[int]:
-    """Hashes of the test rows that are also in the training part, bit for bit; none if that is too large to compare."""
-    if len(train) > MOST_COMPARED or train.dtype != test.dtype:
+    """Hashes of the test rows that are also in the training part.
+
+    None if that is too large to compare, or if training rows occur more than once at least as often: few values in few
+    columns make equal rows.
+    """
+    if len(train) > MOST_COMPARED or not {train.dtype.kind, test.dtype.kind} <= set("biuf"):
         return []
-    hashes = [hash(row.tobytes()) for row in test]
-    wanted = set(hashes)
-    found = wanted.intersection(hash(row.tobytes()) for row in train)
-    return [one for one in hashes if one in found]
+    common = np.result_type(train, test)
+    known, wanted = hashes_of(train, common), hashes_of(test, common)
+    shared = wanted[np.isin(wanted, known)]
+    _, times = np.unique(known, return_counts=True)
+    repeated = int(times[times > 1].sum())
+    return [] if repeated * len(test) >= len(shared) * len(train) else [int(one) for one in shared]
+
+
+def hashes_of(rows: NDArray[np.generic], dtype: np.dtype[Any]) -> NDArray[np.int64]:
+    """Equal for rows of equal numbers, of whatever type they were."""
+    if dtype.kind == "f":  # 0 and −0 are equal
+        return np.fromiter((hash((row.astype(dtype) + 0.0).tobytes()) for row in rows), np.int64, len(rows))
+    return np.fromiter((hash(row.astype(dtype, copy=False).tobytes()) for row in rows), np.int64, len(rows))

@@ -45,6 +45,8 @@ class Buffer:
             self.scale, self.shift = (  # of each task, (tasks, channels, 1)
                 torch.stack([scaling[i] for scaling in scalings])[..., None].to(learner.device) for i in (0, 1)
             )
+        if rule == "task-ring" and capacity < (tasks := len(learner.tasks)):
+            raise ValueError(f"capacity {capacity} has no image for each of {tasks} tasks; give {tasks} or more")
         if not learner.tasks.only_classes and rule in ("balanced", "per-class"):
             raise ValueError(f"rule {rule} needs classes, and not all tasks have them; choose another rule")
         self.learner, self.capacity, self.rule, self.store = learner, capacity, rule, store
@@ -152,8 +154,6 @@ class Buffer:
     def _ring_places(self, owners: list[int]) -> dict[int, int]:
         """Each task has as many slots as every other; in them, its newest image replaces its oldest."""
         share = self.capacity // len(self.learner.tasks)
-        if not share:
-            raise ValueError(f"capacity {self.capacity} has no image for each of {len(self.learner.tasks)} tasks")
         t = self.columns["t"][: self.filled]
         slots = {owner: (t == owner).nonzero().squeeze(1).tolist() for owner in set(owners)}
         places: dict[int, int] = {}

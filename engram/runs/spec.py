@@ -13,10 +13,11 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-from engram.core.code import hash_code
+from engram.core.code import hash_code, is_outside
 from engram.core.functions import hash_function
 from engram.core.messages import unknown
 from engram.core.registry import AUGMENTATIONS, METHODS, METRICS, NETS, SCENARIOS
+from engram.core.userfile import told_fault
 from engram.data.catalog import images
 from engram.data.images import Images
 from engram.learning.combine import combine
@@ -230,11 +231,12 @@ def spec_of_setting(setting: Setting, seed: int = 0) -> Spec:
     for member in setting.members:
         prefix = "" if len(setting.members) == 1 else f"{member}."
         fields_of = {k.removeprefix(prefix): v for k, v in groups["method"].items() if k.startswith(prefix)}
-        members.append(find_class(METHODS, member)(**fields_of))
+        members.append(made_of(find_class(METHODS, member), fields_of))
     net = groups["net"]
     return Spec(
-        scenario=SCENARIOS[stated.maker](
-            images=tuple(map(load_images, datasets_of(stated))), kind=stated.kind, **groups["scenario"]
+        scenario=made_of(
+            SCENARIOS[stated.maker],
+            {"images": tuple(map(load_images, datasets_of(stated))), "kind": stated.kind, **groups["scenario"]},
         ),
         method=combine(members),
         net=new_net(find_class(NETS, net.pop("name", "mlp")), net),
@@ -248,6 +250,18 @@ def spec_of_setting(setting: Setting, seed: int = 0) -> Spec:
 def default_spec(scenario: str, method: str, seed: int = 0, protocol: Protocol = "own", net: str = "mlp") -> Spec:
     """The run of a named scenario and a method, with their defaults."""
     return spec_of_setting(default_setting(scenario, method, protocol, net), seed)
+
+
+def made_of(cls: Any, values: Mapping[str, Any]) -> Any:
+    """An object of a class; a fault in a user's constructor refuses the spec, and is told with its place."""
+    try:
+        return cls(**values)
+    except ValueError:
+        raise
+    except Exception as error:
+        if not is_outside(cls):
+            raise
+        raise SpecError(told_fault(error)) from error
 
 
 def find_class(registry: Any, name: str) -> Any:

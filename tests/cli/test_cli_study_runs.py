@@ -172,3 +172,80 @@ def test_a_dry_run_names_the_cells_that_cannot_run_and_why(engram: Engram, work:
     assert refused[1].startswith("method ewc needs task boundaries")
     assert refused[1].endswith("xdg in class ")
     assert engram("study", "cannot.toml", "--rows", "er", "--dry-run").status == 0
+
+
+FAULTY = """
+from dataclasses import dataclass
+import engram as eg
+from engram.scenarios.split import Split
+
+@dataclass
+class Unmade(eg.Method):
+    name = "unmade"
+    def __post_init__(self):
+        super().__post_init__()
+        len(3)
+
+@dataclass
+class Unstarted(eg.Method):
+    name = "unstarted"
+    def start(self, learner, tasks):
+        self.nothing.append(1)
+
+@dataclass
+class Mistyped(eg.Method):
+    name = "mistyped"
+    def after_step(self, learner):
+        pass
+
+@dataclass
+class Leaves(eg.Method):
+    name = "leaves"
+    def start(self, learner, tasks):
+        raise SystemExit("left")
+
+@dataclass(frozen=True, eq=False)
+class Undrawn(Split):
+    name = "undrawn"
+    def tasks(self, seed=0):
+        return super().tasks(seed)
+"""
+FAULTS = {
+    "unmade": "TypeError: object of type 'int' has no len() (faulty.py, line 11)",
+    "unstarted": "AttributeError: 'Unstarted' object has no attribute 'nothing' (faulty.py, line 17)",
+    "mistyped": "TypeError: Mistyped.after_step(self, learner) cannot be called",
+    "leaves": "SystemExit: left (faulty.py, line 29)",
+    "hal": "capacity 1 has no image for each of 2 tasks",
+}
+
+
+@pytest.fixture
+def faulty(work: Path, data: Path) -> None:
+    (work / "faulty.py").write_text(FAULTY)
+    rows = "".join(f"[rows.{name}]\n" for name in FAULTS) + 'memory = "ring"\ncapacity = 1\n'
+    columns = '[columns]\nclass = "split-tiny/class"\ndrawn = "undrawn-tiny/class"\n'
+    (work / "faulty.toml").write_text(f'file = "faulty.py"\n{columns}{rows}')
+
+
+@pytest.mark.usefixtures("faulty")
+def test_a_dry_run_tells_faults_in_ones_own_code(engram: Engram) -> None:
+    answer = engram("study", "faulty.toml", "--dry-run")
+    assert answer.status == 1
+    told = " ".join(answer.err.split())
+    assert all(f"{name} in class cannot run: {fault}" in told for name, fault in FAULTS.items())
+    assert "hal in drawn cannot run: scenario undrawn-tiny/class cannot be drawn: TypeError: Undrawn.tasks()" in told
+
+
+@pytest.mark.usefixtures("faulty")
+@pytest.mark.parametrize("name", [name for name in FAULTS if name != "hal"])
+def test_a_dry_run_of_one_run_tells_them_too(engram: Engram, name: str) -> None:
+    answer = engram("run", "split-tiny/class", name, "--file", "faulty.py", "--dry-run")
+    assert answer.status == 2
+    assert answer.err.startswith(f"engram: {FAULTS[name]}")
+
+
+@pytest.mark.usefixtures("faulty")
+def test_a_study_with_a_method_that_cannot_be_made_says_so(engram: Engram) -> None:
+    answer = engram("study", "faulty.toml", "--rows", "mistyped", "--columns", "class")
+    assert answer.status == 2
+    assert answer.err.startswith(f"engram: {FAULTS['mistyped']}")

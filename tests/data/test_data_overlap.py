@@ -55,3 +55,23 @@ def test_what_is_too_large_is_not_compared(limit, found, monkeypatch):
     train, test = pixels(20), pixels(10)
     test[0] = train[0]
     assert len(overlap.shared_rows(train, test)) == found
+
+
+@pytest.mark.parametrize(
+    ("train", "test"), [(np.int32, np.int64), (np.uint8, np.float32), (np.float32, np.float64), (">f4", "<f4")]
+)
+def test_equal_numbers_of_different_types_are_equal(train, test):
+    rows = RNG.integers(0, 256, (40, 5))
+    assert len(overlap.shared_rows(rows.astype(train), rows[:10].astype(test))) == 10
+
+
+def test_zero_and_minus_zero_are_equal():
+    rows = np.zeros((8, 3), np.float32)
+    rows[:, 0] = np.arange(8)
+    others = np.where(rows == 0, np.float32(-0.0), rows)
+    assert len(overlap.shared_rows(rows, others)) == 8
+
+
+def test_small_tables_in_which_rows_recur_anyway_are_not_said_to_leak(capsys):
+    eg.Arrays(RNG.integers(0, 2, (200, 3)), labels(200), RNG.integers(0, 2, (80, 3)), labels(80))
+    assert capsys.readouterr().err == ""

@@ -117,7 +117,7 @@ def test_a_ring_per_task_holds_the_newest_of_each():
 
 def test_a_ring_per_task_needs_an_image_for_each():
     with pytest.raises(ValueError, match="capacity 1 has no image for each of 2 tasks"):
-        eg.Buffer(learner_of(), 1, rule="task-ring").add(made_up([0]))
+        eg.Buffer(learner_of(), 1, rule="task-ring")
 
 
 def test_each_task_has_its_quota_and_older_ones_give_up_their_last():
