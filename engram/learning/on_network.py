@@ -20,7 +20,9 @@ from engram.learning.state import OF_ALL_MODULES, fingerprint, is_own_object
 
 Place = tuple[str, str]
 """(module, attribute)"""
-CHANGING = frozenset({"add", "append", "appendleft", "extend", "insert", "put", "setattr", "setdefault", "update"})
+CHANGES_IN_PLACE = frozenset(
+    {"add", "append", "appendleft", "extend", "insert", "put", "setattr", "setdefault", "update"}
+)
 """Names of calls that change something, beside those that end in an underscore."""
 
 
@@ -184,7 +186,7 @@ def words_in_code(code: CodeType) -> Words:
     stored = frozenset(step.argval for step in steps if step.opname == "STORE_ATTR")
     called = calls | (set(code.co_names) & {"setattr"})
     in_place = any(step.opname in ("STORE_SUBSCR", "STORE_SLICE") for step in steps) or any(
-        word in CHANGING or (word.endswith("_") and not word.endswith("__")) for word in called
+        word in CHANGES_IN_PLACE or (word.endswith("_") and not word.endswith("__")) for word in called
     )
     read |= stored | texts
     return Words(frozenset(code.co_names) | texts, read, read if in_place or "data" in stored else stored)

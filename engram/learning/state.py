@@ -29,7 +29,7 @@ from engram.learning.method import Method
 CHANGEABLE = (list, dict, set, deque, np.ndarray, Tensor, bytearray)
 """What can be changed in place."""
 GENERATORS = (torch.Generator, np.random.Generator, random.Random)
-HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+HOOKS_OF_LAYERS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 OF_ALL_MODULES = frozenset(vars(nn.Module()))
 
 
@@ -142,7 +142,7 @@ def content_of_hooks(net: nn.Module) -> dict[str, str]:
     """What hooks of a network's layers hold beside the layers: variables of the functions around them, objects."""
     found: dict[str, Any] = {}
     for module in net.modules():
-        for hook in (hook for kind in HOOKS for hook in getattr(module, kind).values()):
+        for hook in (hook for kind in HOOKS_OF_LAYERS for hook in getattr(module, kind).values()):
             at = getattr(hook, "__qualname__", type(hook).__name__)
             owner = getattr(hook, "__self__", hook)
             if is_own_object(owner):
