@@ -16,10 +16,8 @@ from engram.learning.buffer import Buffer
 from engram.learning.learner import Learner
 from engram.learning.memory import NOTES, bytes_in_words, bytes_of
 from engram.learning.method import Method
-from engram.learning.state import OF_ALL_MODULES, fingerprint, is_own_object
+from engram.learning.state import OF_ALL_MODULES, Place, fingerprint, is_own_object
 
-Place = tuple[str, str]
-"""(module, attribute)"""
 CHANGES_IN_PLACE = frozenset(
     {"add", "append", "appendleft", "extend", "insert", "put", "setattr", "setdefault", "update"}
 )

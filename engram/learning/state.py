@@ -33,6 +33,10 @@ HOOKS_OF_LAYERS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_
 OF_ALL_MODULES = frozenset(vars(nn.Module()))
 
 
+Place = tuple[str, str]
+"""(module or parameter, attribute)"""
+
+
 class UndeclaredStateError(ValueError):
     """A method has state that a resumed run would not have."""
 
@@ -150,7 +154,7 @@ def content_of_hooks(net: nn.Module) -> dict[str, str]:
             if isinstance(hook, FunctionType):
                 around = inspect.getclosurevars(hook).nonlocals
                 found |= {f"{name} of {at}": value for name, value in around.items()}
-    parts = frozenset(map(id, net.modules()))
+    parts = parts_of_network(net)
     return {
         name: fingerprint(value, parts)
         for name, value in found.items()
@@ -184,15 +188,15 @@ class NetBeside:
     def __init__(self, net: nn.Module) -> None:
         self.first = {place: content for place, _, content in self.contents(net)}
 
-    def contents(self, net: nn.Module) -> Iterator[tuple[tuple[str, str], Any, str]]:
-        """((module or parameter, attribute), value, fingerprint); an object may hold a part of the network."""
-        parts = frozenset(map(id, net.modules()))
-        for place, value in beside(net):
-            yield place, value, fingerprint(value, parts)
+    def contents(self, net: nn.Module) -> Iterator[tuple[Place, Any, str]]:
+        """((module or parameter, attribute), value, fingerprint)."""
+        parts = parts_of_network(net)
+        for place, value in beside(net, parts):
+            yield place, value, fingerprint(value, parts - {id(value)})
 
     def changes(self, net: nn.Module) -> list[tuple[str, str, Any]]:
         """(module or parameter, attribute, value)."""
-        parts = frozenset(map(id, net.modules()))
+        parts = parts_of_network(net)
         found = []
         for place, value, content in self.contents(net):
             if self.first.get(place) == content:
@@ -204,11 +208,16 @@ class NetBeside:
         return found
 
 
-def beside(net: nn.Module) -> Iterator[tuple[tuple[str, str], Any]]:
+def parts_of_network(net: nn.Module) -> frozenset[int]:
+    """The ids of its modules, parameters and buffers, which a checkpoint has anyway."""
+    return frozenset(map(id, (*net.modules(), *net.parameters(), *net.buffers())))
+
+
+def beside(net: nn.Module, parts: Set[int]) -> Iterator[tuple[Place, Any]]:
     """((module or parameter, attribute), value)."""
     for name, module in net.named_modules():
         for attribute, value in vars(module).items():
-            if attribute == "training" or (attribute not in OF_ALL_MODULES and not holds_module(value)):
+            if attribute == "training" or (attribute not in OF_ALL_MODULES and not holds_part(value, parts)):
                 yield (name, attribute), value
         for attribute in module._non_persistent_buffers_set:
             yield (name, attribute), getattr(module, attribute)
@@ -216,11 +225,13 @@ def beside(net: nn.Module) -> Iterator[tuple[tuple[str, str], Any]]:
         yield (name, "requires_grad"), parameter.requires_grad
 
 
-def holds_module(value: Any) -> bool:
-    """Whether it is, or has in it, a part of the network, which has a state of its own."""
+def holds_part(value: Any, parts: Set[int]) -> bool:
+    """Whether it is, or has in it, a part of the network: a module, or what a parameter or buffer is."""
     if isinstance(value, dict):
-        return any(map(holds_module, value.values()))
-    return isinstance(value, nn.Module) or (isinstance(value, list | tuple) and any(map(holds_module, value)))
+        return any(holds_part(one, parts) for one in value.values())
+    if isinstance(value, list | tuple):
+        return any(holds_part(one, parts) for one in value)
+    return isinstance(value, nn.Module) or id(value) in parts
 
 
 def portable(value: Any, place: tuple[str, str]) -> Any:
@@ -258,7 +269,7 @@ def own_state(value: Any, parts: Set[int]) -> dict[str, Any]:
     return {
         name: own_state(one, parts | {id(value)}) if is_own_object(one) else one
         for name, one in vars(value).items()
-        if id(one) not in parts | {id(value)}
+        if not holds_part(one, parts | {id(value)})
     }
 
 

@@ -98,6 +98,22 @@ class HoldsObject(Plain):
         return super().forward(x - self.tally.mean) * (1 + self.tally.own.inner["calls"] / 10)
 
 
+class NamesItsParts(Plain):
+    """Reaches its weights, a buffer and a layer by other ways; a copy of them would not learn."""
+
+    def __init__(self, shape, outputs):
+        super().__init__(shape, outputs)
+        self.register_buffer("calls", torch.zeros(()))
+        self.ways, self.tally = [self.hidden.weight, self.hidden.bias, self.calls], Tally([self.out])
+
+    def forward(self, x):
+        if self.training:
+            self.ways[2].add_(0.1)
+            self.tally.mean += 0.1
+        hidden = nn.functional.linear(self.flat(x), self.ways[0], self.ways[1])
+        return self.tally.layer[0](hidden.relu()) * (1 + self.calls + self.tally.mean)
+
+
 class FreezesLayer(eg.Method):
     def begin_task(self, learner, task):
         if task.index == 1:
@@ -113,7 +129,7 @@ def learn(method, net, **options):
     return train(SCENARIO.tasks(0), method, recipe_class(net)(), TRAINING, **options)
 
 
-@pytest.mark.parametrize("net", [Counts, Centres, Draws, Looks, HoldsObject])
+@pytest.mark.parametrize("net", [Counts, Centres, Draws, Looks, HoldsObject, NamesItsParts])
 def test_what_a_network_holds_beside_its_state_is_resumed(net):
     checkpoints = []
     whole = learn(eg.Adam(), net, save=lambda c: checkpoints.append(through_a_file(c)))
