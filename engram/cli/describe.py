@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,7 +14,7 @@ from rich.table import Table
 from engram.cli import WrongCallError
 from engram.cli.files import with_files
 from engram.cli.options import flags_of, given, parse_flags
-from engram.cli.screen import OUT
+from engram.cli.screen import ERR, OUT
 from engram.core.messages import count
 from engram.core.registry import doc_of
 from engram.runs.soundness import drop_control
@@ -59,7 +60,12 @@ def describe_command(arguments: list[str]) -> int:
     options = parse_flags(flags, DescribeOptions, arguments[1:], f"engram describe {arguments[0]}", doc_of(type(base)))
     try:
         scenario = replace(base, **given(flags, options, "scenario"))
-        found = describe_scenario(name, scenario, options.seed)
+        with ERR.status("drawing tasks") as status:
+
+            def watch(done: int, of: int) -> None:
+                status.update(f"comparing tasks: {done} of {count(of, 'pair')}")
+
+            found = describe_scenario(name, scenario, options.seed, watch)
         if net is not None:
             found["net"] = describe_network(name, net, found)
     except ValueError as error:
@@ -86,12 +92,14 @@ def describe_network(scenario: str, net: str, found: dict[str, Any]) -> dict[str
     }
 
 
-def describe_scenario(name: str, scenario: Any, seed: int) -> dict[str, Any]:
+def describe_scenario(
+    name: str, scenario: Any, seed: int, watch: Callable[[int, int], None] = lambda done, of: None
+) -> dict[str, Any]:
     """All that `describe` says, as data."""
     from engram.scenarios.look import categorize_tasks
 
     tasks = scenario.tasks(seed)
-    read = categorize_tasks(tasks)
+    read = categorize_tasks(tasks, watch)
     return {
         "scenario": name,
         "kind": read.kind,

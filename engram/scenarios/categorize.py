@@ -11,7 +11,7 @@ How the columns are decided:
 """
 
 import zlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import combinations, pairwise
 from typing import Any, Literal, NamedTuple, get_args
@@ -242,6 +242,9 @@ def categorize(tasks: Sequence[tuple[ArrayLike, ArrayLike]], heads: HeadLayout) 
     return categorize_samples([Sample(_draw_images(_channels_first(x, shape)), y) for x, y in checked], heads, shape)
 
 
+Watch = Callable[[int, int], None]
+
+
 class Sample(NamedTuple):
     """What is looked at of one task."""
 
@@ -257,6 +260,7 @@ def categorize_samples(
     shape: tuple[int, ...] = (),
     images: int | None = None,
     parts: str = "tasks",
+    watch: Watch = lambda done, of: None,
 ) -> Category:
     """Determine the kind from samples of each task.
 
@@ -266,11 +270,15 @@ def categorize_samples(
         shape: (channels, height, width) of the images, if they are pictures.
         images: number of images per task whose distances are compared.
         parts: what the samples are of, in words.
+        watch: told after each comparison how many are done and how many there are.
     """
     if len(tasks) < 2:
         raise ValueError(f"a kind is what changes between tasks: give two tasks or more, not {len(tasks)}")
     most = images or MAX_IMAGES
-    pairs = [_compare(number, one, other, shape, most) for number, (one, other) in enumerate(pairwise(tasks), start=1)]
+    pairs = []
+    for number, (one, other) in enumerate(pairwise(tasks), start=1):
+        pairs.append(_compare(number, one, other, shape, most))
+        watch(number, len(tasks) - 1)
     decided = len(pairs) == 1 or any(pair.x_differs for pair in pairs)
     return Category(heads, pairs, most, _measure_drift(tasks, shape, decided), parts)
 

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from engram.core.streams import stream
-from engram.scenarios.categorize import MAX_IMAGES, Category, HeadLayout, Sample, categorize_samples
+from engram.scenarios.categorize import MAX_IMAGES, Category, HeadLayout, Sample, Watch, categorize_samples
 from engram.scenarios.network_test import NETWORK_IMAGES
 from engram.scenarios.task import Data, Tasks
 
@@ -16,7 +16,7 @@ MANY_TASKS = 20
 """With more tasks than this, half as many images per task are compared, in a quarter of the time."""
 
 
-def categorize_tasks(tasks: Tasks) -> Category:
+def categorize_tasks(tasks: Tasks, watch: Watch = lambda done, of: None) -> Category:
     """The kind of a scenario, measured on its training images and outputs alone."""
     samples = []
     share = 1 if len(tasks) <= MANY_TASKS else 2
@@ -31,7 +31,7 @@ def categorize_tasks(tasks: Tasks) -> Category:
     shape = tasks.shape if len(tasks.shape) == 3 else ()
     heads: HeadLayout = "multi" if tasks.kind == "task" else "single"
     parts = "tasks" if len(tasks) > 1 else "stretches of the stream"
-    return categorize_samples(samples, heads, shape, MAX_IMAGES // share, parts)
+    return categorize_samples(samples, heads, shape, MAX_IMAGES // share, parts, watch)
 
 
 def parts_in_order(tasks: Tasks) -> list[tuple[Data, Tensor]]:

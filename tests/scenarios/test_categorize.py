@@ -15,7 +15,7 @@ from sklearn.datasets import load_digits
 from engram.scenarios import categorize as module
 from engram.scenarios import distances
 from engram.scenarios import network_test as network_module
-from engram.scenarios.categorize import categorize, total_variation
+from engram.scenarios.categorize import Sample, categorize, categorize_samples, total_variation
 from engram.scenarios.distances import two_sample_test
 
 Tasks = list[tuple[NDArray[Any], NDArray[Any]]]
@@ -327,3 +327,11 @@ X, Y = np.zeros((4, 2, 2)), np.zeros(4, int)
 def test_wrong_arguments_are_refused(tasks: Tasks, heads: Any, words: str) -> None:
     with pytest.raises(ValueError, match=words):
         categorize(tasks, heads)
+
+
+def test_each_comparison_is_told() -> None:
+    rng = np.random.default_rng(0)
+    told: list[tuple[int, int]] = []
+    samples = [Sample(rng.normal(size=(40, 3)), np.arange(40) % 2) for _ in range(4)]
+    categorize_samples(samples, "single", watch=lambda done, of: told.append((done, of)))
+    assert told == [(1, 3), (2, 3), (3, 3)]
