@@ -89,16 +89,13 @@ class StateGuard:
                 f"{changed} is an attribute of the class, which all runs share, and it changed while this one ran; "
                 "each object its own: a method makes it in start and names it in `kept`, a network in __init__"
             )
-        hooks = content_of_hooks(self.learner.net)
-        if changed := next((name for name, was in self.of_hooks.items() if hooks.get(name, was) != was), None):
-            raise UndeclaredStateError(
-                f"{changed}, which a hook of the network's layers uses, changed while it was trained, which a resumed "
-                "run would not know; hold it in an attribute of the layer, or of the method, named in `kept`"
-            )
-        current = content_of_modules(self.classes())
-        for name in [name for name, was in self.of_modules.items() if current.get(name, was) != was]:
-            del self.of_modules[name]
+        for name in forget_changed(self.of_modules, content_of_modules(self.classes())):
             tell(f"{name} is shared by all runs and changed while this one ran: no result may depend on it")
+        for name in forget_changed(self.of_hooks, content_of_hooks(self.learner.net)):
+            tell(
+                f"{name}, which a hook of the network's layers uses, changed while it was trained: a resumed run would "
+                "begin without it, so no result may depend on what it held at a boundary"
+            )
         for member, values in zip(self.members, self.fields, strict=True):
             check_attributes(member, values)
             check_kept({name: state_of(getattr(member, name, None)) for name in member.kept})
@@ -119,6 +116,14 @@ class StateGuard:
                         "or make it anew in begin_task"
                     )
                 setattr(member, name, value)
+
+
+def forget_changed(before: dict[str, str], now: Mapping[str, str]) -> list[str]:
+    """The names of what has changed, each once."""
+    changed = [name for name, was in before.items() if now.get(name, was) != was]
+    for name in changed:
+        del before[name]
+    return changed
 
 
 def content_of_classes(classes: list[type]) -> dict[str, str]:

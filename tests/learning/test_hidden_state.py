@@ -233,7 +233,6 @@ class DrawsFromStart(eg.Method):
         (NewNet, Plain, "the network was changed, and its parameter hidden.weight is not trained"),
         (LeavesEvalMode, Plain, "LeavesEvalMode.end_task leaves the network's layers in another mode"),
         (PutsObject, Plain, "the network's attribute tally is a Tally and changed while it was trained"),
-        (HooksLayer, Plain, "seen of HooksLayer.start.<locals>.<lambda>, which a hook of the network's layers uses"),
         (ChangesObject, Plain, "ChangesObject.tally is working state that start has made and that changed since"),
         (DrawsFromStart, Plain, "DrawsFromStart.rng is working state that start has made and that changed since"),
     ],
@@ -253,6 +252,15 @@ def test_a_variable_of_a_module_that_changes_is_said_once(capsys):
     learn(Remembers(), Plain)
     said = capsys.readouterr().err
     assert said.count("test_hidden_state.SHARED is shared by all runs and changed while this one ran") == 1
+
+
+def test_what_hooks_hold_beside_the_network_is_said_once(capsys):
+    learn(HooksLayer(), Plain)
+    said = capsys.readouterr().err
+    assert (
+        said.count("seen of HooksLayer.start.<locals>.<lambda>, which a hook of the network's layers uses, changed")
+        == 1
+    )
 
 
 class Doubles(Plain):
