@@ -7,6 +7,8 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
+from engram.core.messages import tell
+from engram.learning.beside import UnsavableError
 from engram.learning.evaluate import Evaluation, accuracy
 from engram.learning.learner import Learner
 from engram.learning.measure import LogitMetric, pooled_accuracy, score_tasks
@@ -38,13 +40,21 @@ class Course:
     watch: Callable[[Progress], None] = lambda _: None
     memory_budget: int | None = None
     metrics: Mapping[str, LogitMetric] = field(default_factory=dict)
+    told_unsavable: bool = False
     on_network: dict[str, int] = field(default_factory=dict)
     """Bytes of what the method has put on the network, as last measured."""
 
     def checkpoint(self, task: int, epoch: int = 0, step: int = 0) -> None:
         """Saves all that the run needs to go on from here."""
         self.note_cost()
-        self.save(copy.deepcopy(capture(self.outcome, self.learner, self.method, self.guard.beside, task, epoch, step)))
+        try:
+            found = capture(self.outcome, self.learner, self.method, self.guard.beside, task, epoch, step)
+        except UnsavableError as error:
+            if not self.told_unsavable:
+                tell(f"{error}: no checkpoint can hold that, so that this run starts again if it is stopped")
+            self.told_unsavable = True
+        else:
+            self.save(copy.deepcopy(found))
 
     def note_cost(self) -> None:
         self.outcome.steps, self.outcome.seconds = self.learner.steps, time.perf_counter() - self.began

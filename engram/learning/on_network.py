@@ -12,11 +12,12 @@ from typing import Any, NamedTuple
 from torch import Tensor, nn
 
 from engram.core.code import codes_in, functions_of, is_outside
+from engram.learning.beside import OF_ALL_MODULES, Place
 from engram.learning.buffer import Buffer
+from engram.learning.content import fingerprint, is_own_object
 from engram.learning.learner import Learner
 from engram.learning.memory import NOTES, bytes_in_words, bytes_of
 from engram.learning.method import Method
-from engram.learning.state import OF_ALL_MODULES, Place, fingerprint, is_own_object
 
 CHANGES_IN_PLACE = frozenset(
     {"add", "append", "appendleft", "extend", "insert", "put", "setattr", "setdefault", "update"}

@@ -10,9 +10,11 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from engram.core.messages import tell
+from engram.learning.beside import NetBeside, put_beside
 from engram.learning.learner import Learner
 from engram.learning.method import Method
-from engram.learning.state import NetBeside, kept_state, put_beside, restore_kept_state
+from engram.learning.state import kept_state, restore_kept_state
 
 SAMPLES = 64
 """Images that a generator is asked for after a task."""
@@ -92,7 +94,8 @@ def capture(
         "epoch": epoch,
         **({"step": step} if step else {}),
         "net": learner.net.state_dict(),
-        **({"beside net": changes} if (changes := beside.changes(learner.net)) else {}),
+        **({"beside": changes} if (changes := beside.changes(learner.net)) else {}),
+        **({"unsaved": names} if (names := beside.unsaved(learner.net)) else {}),
         "optimizer": learner.optimizer.state_dict(),
         "method": kept_state(method),
         "outcome": {name: value for name, value in vars(outcome).items() if not name.startswith("resumed_")},
@@ -104,8 +107,10 @@ def restore(checkpoint: Checkpoint, learner: Learner, method: Method) -> Outcome
     """Puts a checkpoint's state back; what was measured so far."""
     checkpoint = copy.deepcopy(checkpoint)  # whoever holds it may resume from it again
     try:
+        if "beside net" in checkpoint:
+            raise ValueError("plain attributes of a network are saved in another form now")
         learner.net.load_state_dict(checkpoint["net"])
-        put_beside(learner.net, checkpoint.get("beside net", []))
+        put_beside(learner.net, checkpoint.get("beside", []))
         learner.optimizer.load_state_dict(checkpoint["optimizer"])
         restore_kept_state(method, checkpoint["method"])
         task = checkpoint["task"]
@@ -117,9 +122,17 @@ def restore(checkpoint: Checkpoint, learner: Learner, method: Method) -> Outcome
         )
         if len(outcome.accuracy) != task:
             raise ValueError(f"{len(outcome.accuracy)} tasks were measured after {task}")
-    except (AttributeError, KeyError, RuntimeError, TypeError, ValueError) as error:  # what torch and Python say of it
+    except (
+        AttributeError,
+        LookupError,
+        RuntimeError,
+        TypeError,
+        ValueError,
+    ) as error:  # torch's and Python's
         raise MisfitError("its checkpoint was made by other code and does not fit") from error
     learner.steps = outcome.steps
+    for name in checkpoint.get("unsaved", []):
+        tell(f"{name}, which a hook of the network's layers uses, begins anew in this resumed run")
     return outcome
 
 

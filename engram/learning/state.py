@@ -7,34 +7,19 @@ uninterrupted run has nothing else either: undeclared attributes are refused, al
 from __future__ import annotations
 
 import copy
-import hashlib
-import inspect
-import random
-from collections import OrderedDict, deque
-from collections.abc import Iterator, Mapping, Set
+from collections import OrderedDict
+from collections.abc import Mapping
 from dataclasses import fields
-from types import FunctionType, MethodType
 from typing import Any
 
-import numpy as np
-import torch
 from torch import Tensor, nn
 
 from engram.core.code import functions_of, is_outside, names_in
 from engram.core.messages import tell
-from engram.learning.buffer import Buffer
+from engram.learning.beside import NetBeside
+from engram.learning.content import CHANGEABLE, fingerprint
 from engram.learning.learner import Learner
 from engram.learning.method import Method
-
-CHANGEABLE = (list, dict, set, deque, np.ndarray, Tensor, bytearray)
-"""What can be changed in place."""
-GENERATORS = (torch.Generator, np.random.Generator, random.Random)
-HOOKS_OF_LAYERS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
-OF_ALL_MODULES = frozenset(vars(nn.Module()))
-
-
-Place = tuple[str, str]
-"""(module or parameter, attribute)"""
 
 
 class UndeclaredStateError(ValueError):
@@ -56,7 +41,6 @@ class StateGuard:
         self.beside = NetBeside(learner.net)
         self.of_classes = content_of_classes(self.classes())
         self.of_modules = content_of_modules(self.classes())
-        self.of_hooks = content_of_hooks(learner.net)
         self.check()
         for member in self.members:
             scratch = next((name for name in vars(member) if name.startswith("_")), None)
@@ -89,13 +73,10 @@ class StateGuard:
                 f"{changed} is an attribute of the class, which all runs share, and it changed while this one ran; "
                 "each object its own: a method makes it in start and names it in `kept`, a network in __init__"
             )
-        for name in forget_changed(self.of_modules, content_of_modules(self.classes())):
+        current = content_of_modules(self.classes())
+        for name in [name for name, was in self.of_modules.items() if current.get(name, was) != was]:
+            del self.of_modules[name]
             tell(f"{name} is shared by all runs and changed while this one ran: no result may depend on it")
-        for name in forget_changed(self.of_hooks, content_of_hooks(self.learner.net)):
-            tell(
-                f"{name}, which a hook of the network's layers uses, changed while it was trained: a resumed run would "
-                "begin without it, so no result may depend on what it held at a boundary"
-            )
         for member, values in zip(self.members, self.fields, strict=True):
             check_attributes(member, values)
             check_kept({name: state_of(getattr(member, name, None)) for name in member.kept})
@@ -116,14 +97,6 @@ class StateGuard:
                         "or make it anew in begin_task"
                     )
                 setattr(member, name, value)
-
-
-def forget_changed(before: dict[str, str], now: Mapping[str, str]) -> list[str]:
-    """The names of what has changed, each once."""
-    changed = [name for name, was in before.items() if now.get(name, was) != was]
-    for name in changed:
-        del before[name]
-    return changed
 
 
 def content_of_classes(classes: list[type]) -> dict[str, str]:
@@ -147,26 +120,6 @@ def content_of_modules(classes: list[type]) -> dict[str, str]:
     }
 
 
-def content_of_hooks(net: nn.Module) -> dict[str, str]:
-    """What hooks of a network's layers hold beside the layers: variables of the functions around them, objects."""
-    found: dict[str, Any] = {}
-    for module in net.modules():
-        for hook in (hook for kind in HOOKS_OF_LAYERS for hook in getattr(module, kind).values()):
-            at = getattr(hook, "__qualname__", type(hook).__name__)
-            owner = getattr(hook, "__self__", hook)
-            if is_own_object(owner):
-                found[type(owner).__name__] = owner
-            if isinstance(hook, FunctionType):
-                around = inspect.getclosurevars(hook).nonlocals
-                found |= {f"{name} of {at}": value for name, value in around.items()}
-    parts = parts_of_network(net)
-    return {
-        name: fingerprint(value, parts)
-        for name, value in found.items()
-        if isinstance(value, CHANGEABLE) or is_own_object(value)
-    }
-
-
 def check_parameters(learner: Learner) -> None:
     """Refuses a network with parameters that the optimiser does not have, or has though they are gone."""
     named = dict(learner.net.named_parameters())
@@ -184,134 +137,6 @@ def check_parameters(learner: Learner) -> None:
 def modes(net: nn.Module) -> list[bool]:
     """Of each of its modules, whether it is in training."""
     return [module.training for module in net.modules()]
-
-
-class NetBeside:
-    """What a network holds beside its state: plain attributes, buffers that are not persistent, which modules are in
-    training, and which parameters are trained. A checkpoint takes along what of it has changed since the start."""
-
-    def __init__(self, net: nn.Module) -> None:
-        self.first = {place: content for place, _, content in self.contents(net)}
-
-    def contents(self, net: nn.Module) -> Iterator[tuple[Place, Any, str]]:
-        """((module or parameter, attribute), value, fingerprint)."""
-        parts = parts_of_network(net)
-        for place, value in beside(net, parts):
-            yield place, value, fingerprint(value, parts - {id(value)})
-
-    def changes(self, net: nn.Module) -> list[tuple[str, str, Any]]:
-        """(module or parameter, attribute, value)."""
-        parts = parts_of_network(net)
-        found = []
-        for place, value, content in self.contents(net):
-            if self.first.get(place) == content:
-                continue
-            if is_own_object(value) and place not in self.first:
-                raise unknown_to_resumed(value, place)  # nothing would make the object anew
-            state = own_state(value, parts) if is_own_object(value) else value
-            found.append((*place, portable(state, place)))
-        return found
-
-
-def parts_of_network(net: nn.Module) -> frozenset[int]:
-    """The ids of its modules, parameters and buffers, which a checkpoint has anyway."""
-    return frozenset(map(id, (*net.modules(), *net.parameters(), *net.buffers())))
-
-
-def beside(net: nn.Module, parts: Set[int]) -> Iterator[tuple[Place, Any]]:
-    """((module or parameter, attribute), value)."""
-    for name, module in net.named_modules():
-        for attribute, value in vars(module).items():
-            if attribute == "training" or (attribute not in OF_ALL_MODULES and not holds_part(value, parts)):
-                yield (name, attribute), value
-        for attribute in module._non_persistent_buffers_set:
-            yield (name, attribute), getattr(module, attribute)
-    for name, parameter in net.named_parameters():
-        yield (name, "requires_grad"), parameter.requires_grad
-
-
-def holds_part(value: Any, parts: Set[int]) -> bool:
-    """Whether it is, or has in it, a part of the network: a module, or what a parameter or buffer is."""
-    if isinstance(value, dict):
-        return any(holds_part(one, parts) for one in value.values())
-    if isinstance(value, list | tuple):
-        return any(holds_part(one, parts) for one in value)
-    return isinstance(value, nn.Module) or id(value) in parts
-
-
-def portable(value: Any, place: tuple[str, str]) -> Any:
-    """As a file can hold it."""
-    if isinstance(value, Tensor):
-        return value.detach().clone()
-    if isinstance(value, GENERATORS):
-        return generator_state(value)
-    if value is None or isinstance(value, bool | int | float | str):
-        return value
-    if type(value) in (set, frozenset, deque):
-        return [portable(one, place) for one in value]
-    if type(value) in (list, tuple):
-        return type(value)(portable(one, place) for one in value)
-    if type(value) is dict:
-        return {portable(k, place): portable(v, place) for k, v in value.items()}
-    raise unknown_to_resumed(value, place)
-
-
-def unknown_to_resumed(value: Any, place: tuple[str, str]) -> UndeclaredStateError:
-    return UndeclaredStateError(
-        f"the network's attribute {'.'.join(filter(None, place))} is a {type(value).__name__} and changed while it was "
-        "trained, which a resumed run would not know; hold it in a buffer (register_buffer), or in numbers or tensors"
-    )
-
-
-def is_own_object(value: Any) -> bool:
-    """Whether it is a plain object of a class from outside the package, with attributes that can change."""
-    known = (type, FunctionType, MethodType, nn.Module, Tensor, Mapping, Method, torch.optim.Optimizer)
-    return hasattr(value, "__dict__") and not isinstance(value, known) and is_outside(type(value))
-
-
-def own_state(value: Any, parts: Set[int]) -> dict[str, Any]:
-    """The attributes of an object, and of the objects in them, without what is a part of the network."""
-    return {
-        name: own_state(one, parts | {id(value)}) if is_own_object(one) else one
-        for name, one in vars(value).items()
-        if not holds_part(one, parts | {id(value)})
-    }
-
-
-def put_beside(net: nn.Module, changes: list[tuple[str, str, Any]]) -> None:
-    """Puts back what `NetBeside.changes` found."""
-    for name, attribute, value in changes:
-        owner = net.get_parameter(name) if attribute == "requires_grad" else net.get_submodule(name)
-        put_back(owner, attribute, value)
-
-
-def put_back(owner: Any, attribute: str, value: Any) -> None:
-    now = getattr(owner, attribute, None)
-    if isinstance(now, GENERATORS):
-        set_generator_state(now, value)
-    elif isinstance(now, set | frozenset | deque):
-        setattr(owner, attribute, type(now)(value))
-    elif is_own_object(now):
-        for name, one in value.items():
-            put_back(now, name, one)
-    else:
-        setattr(owner, attribute, value)
-
-
-def generator_state(rng: Any) -> Any:
-    if isinstance(rng, torch.Generator):
-        return rng.get_state()
-    return rng.bit_generator.state if isinstance(rng, np.random.Generator) else list(rng.getstate())
-
-
-def set_generator_state(rng: Any, state: Any) -> None:
-    if isinstance(rng, torch.Generator):
-        rng.set_state(state)
-    elif isinstance(rng, np.random.Generator):
-        rng.bit_generator.state = state
-    else:
-        version, numbers, gauss = state
-        rng.setstate((version, tuple(numbers), gauss))
 
 
 def working_of(member: Method) -> list[str]:
@@ -337,38 +162,6 @@ def check_fields_unchanged(member: Method, values: dict[str, Any]) -> None:
                 f"{getattr(member, name)!r}, which a resumed run would not know; hold what changes in another "
                 "attribute, and name that in `kept`"
             )
-
-
-def fingerprint(value: Any, inside: Set[int] = frozenset()) -> str:
-    """Equal for equal content: numbers, text, tensors, networks, generators, objects, and collections of them.
-
-    Args:
-        value: Anything.
-        inside: The ids of what is told elsewhere: a network of its parts, an object of itself.
-    """
-    if id(value) in inside:
-        return "told elsewhere"
-    if isinstance(value, Tensor):
-        value = value.detach().cpu().numpy()
-    if isinstance(value, np.ndarray):
-        return f"{value.dtype} {value.shape} {hashlib.sha256(value.tobytes()).hexdigest()}"
-    if isinstance(value, Learner):  # a teacher
-        return fingerprint(value.net)
-    if isinstance(value, nn.Module | Buffer | torch.optim.Optimizer):
-        return fingerprint(value.state_dict())
-    if isinstance(value, dict):
-        return f"{{{', '.join(f'{key!r}: {fingerprint(v, inside)}' for key, v in value.items())}}}"
-    if isinstance(value, list | tuple | deque):
-        return f"{type(value).__name__}({', '.join(fingerprint(v, inside) for v in value)})"
-    if isinstance(value, set | frozenset):
-        return f"set({sorted(fingerprint(v, inside) for v in value)})"
-    if isinstance(value, GENERATORS):
-        return f"{type(value).__name__} {fingerprint(generator_state(value))}"
-    if isinstance(value, np.generic):
-        return repr(value.item())
-    if is_own_object(value):
-        return f"{type(value).__name__} {fingerprint(vars(value), inside | {id(value)})}"
-    return repr(value) if isinstance(value, bool | int | float | str | None) else type(value).__name__
 
 
 def state_of(value: Any) -> Any:

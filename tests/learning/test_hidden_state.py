@@ -1,6 +1,8 @@
 """State in places where nobody looks for it: a run goes on to the same bits, or it is refused in words."""
 
+from collections import deque
 from dataclasses import dataclass
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -9,6 +11,7 @@ from helpers import blobs, through_a_file
 from torch import nn
 
 import engram as eg
+from engram.learning.outcome import MisfitError
 from engram.learning.state import UndeclaredStateError
 from engram.learning.train import train
 from engram.nets._module import recipe_class
@@ -114,6 +117,61 @@ class NamesItsParts(Plain):
         return self.tally.layer[0](hidden.relu()) * (1 + self.calls + self.tally.mean)
 
 
+class HeldTwice(Plain):
+    """A list and a tensor that are reached by two ways."""
+
+    def __init__(self, shape, outputs):
+        super().__init__(shape, outputs)
+        self.calls, self.mean = [0.0], torch.zeros(1)
+        self.again = {"calls": self.calls, "mean": self.mean}
+
+    def forward(self, x):
+        if self.training:
+            self.calls[0] += 0.1
+            self.mean += 0.1
+        return super().forward(x) * (1 + self.again["calls"][0] + self.again["mean"])
+
+
+class ViewsBuffer(Plain):
+    """A view of a buffer, through which the buffer is changed."""
+
+    def __init__(self, shape, outputs):
+        super().__init__(shape, outputs)
+        self.register_buffer("counts", torch.zeros(2))
+        self.first = self.counts[:1]
+
+    def forward(self, x):
+        if self.training:
+            self.first += 0.1
+        return super().forward(x) * (1 + self.counts.sum())
+
+
+class Slots:
+    __slots__ = ("calls",)
+
+    def __init__(self):
+        self.calls = 0
+
+
+class HoldsCollections(Plain):
+    """A deque with a length, an array, a namespace, an object with slots, a list of objects."""
+
+    def __init__(self, shape, outputs):
+        super().__init__(shape, outputs)
+        self.last, self.sums = deque(maxlen=3), np.zeros(2)
+        self.space, self.slots, self.tallies = SimpleNamespace(calls=0), Slots(), [Tally(None), Tally(None)]
+
+    def forward(self, x):
+        if self.training:
+            self.last.append(0.1 * (1 + len(self.last)))
+            self.sums += 0.1
+            self.space.calls += 1
+            self.slots.calls += 2
+            self.tallies[1].mean += 0.1
+        count = self.space.calls + self.slots.calls + self.tallies[1].mean
+        return super().forward(x) * (1 + sum(self.last) + float(self.sums.sum()) + count / 10)
+
+
 class FreezesLayer(eg.Method):
     def begin_task(self, learner, task):
         if task.index == 1:
@@ -129,7 +187,10 @@ def learn(method, net, **options):
     return train(SCENARIO.tasks(0), method, recipe_class(net)(), TRAINING, **options)
 
 
-@pytest.mark.parametrize("net", [Counts, Centres, Draws, Looks, HoldsObject, NamesItsParts])
+@pytest.mark.parametrize(
+    "net",
+    [Counts, Centres, Draws, Looks, HoldsObject, NamesItsParts, HeldTwice, ViewsBuffer, HoldsCollections],
+)
 def test_what_a_network_holds_beside_its_state_is_resumed(net):
     checkpoints = []
     whole = learn(eg.Adam(), net, save=lambda c: checkpoints.append(through_a_file(c)))
@@ -143,8 +204,9 @@ def test_a_layer_that_is_frozen_meanwhile_stays_frozen():
     """Adam's momentum would move it on, had it gradients of 0."""
     checkpoints = []
     whole = learn(FreezesLayer(), Plain, save=lambda c: checkpoints.append(through_a_file(c)))
-    assert not checkpoints[0].get("beside net")
-    assert ("hidden.weight", "requires_grad", False) in checkpoints[1]["beside net"]
+    assert "beside" not in checkpoints[0]
+    frozen = [((f"hidden.{name}", "requires_grad"), "set", False) for name in ("weight", "bias")]
+    assert checkpoints[1]["beside"] == frozen
     assert learn(FreezesLayer(), Plain, resume=checkpoints[0]).losses == whole.losses
 
 
@@ -202,6 +264,31 @@ class HooksLayer(eg.Method):
         learner.net.hidden.register_forward_hook(lambda module, given, found: seen.append(float(found.detach().mean())))
 
 
+class HooksLast(eg.Method):
+    def start(self, learner, tasks):
+        last = {}
+
+        def look(module, given, found):
+            last["found"] = found.detach()
+
+        learner.net.hidden.register_forward_hook(look)
+
+
+class CountsInClosure(Plain):
+    def __init__(self, shape, outputs):
+        super().__init__(shape, outputs)
+        calls = [0]
+
+        def count(more):
+            calls[0] += more
+            return calls[0]
+
+        self.count = count
+
+    def forward(self, x):
+        return super().forward(x) * (1 + self.count(int(self.training)))
+
+
 class ChangesObject(eg.Method):
     working = ("tally",)
 
@@ -227,12 +314,10 @@ class DrawsFromStart(eg.Method):
     [
         (eg.Adam, Shares, "Shares.seen is an attribute of the class, which all runs share, and it changed"),
         (SharesInMethod, Plain, "SharesInMethod.seen is an attribute of the class, which all runs share"),
-        (eg.Adam, Odd, "the network's attribute odd is a slice and changed while it was trained"),
         (WritesOnLearner, Plain, "learner.prototypes was made by the method, and a resumed run would lose it"),
         (NewHead, Plain, "the network was changed, and its parameter out.weight is not trained"),
         (NewNet, Plain, "the network was changed, and its parameter hidden.weight is not trained"),
         (LeavesEvalMode, Plain, "LeavesEvalMode.end_task leaves the network's layers in another mode"),
-        (PutsObject, Plain, "the network's attribute tally is a Tally and changed while it was trained"),
         (ChangesObject, Plain, "ChangesObject.tally is working state that start has made and that changed since"),
         (DrawsFromStart, Plain, "DrawsFromStart.rng is working state that start has made and that changed since"),
     ],
@@ -254,13 +339,43 @@ def test_a_variable_of_a_module_that_changes_is_said_once(capsys):
     assert said.count("test_hidden_state.SHARED is shared by all runs and changed while this one ran") == 1
 
 
-def test_what_hooks_hold_beside_the_network_is_said_once(capsys):
-    learn(HooksLayer(), Plain)
+@pytest.mark.parametrize(
+    ("method", "net", "message"),
+    [
+        (eg.Adam, Odd, "the network's attribute odd changed, and has a slice in it"),
+        (eg.Adam, CountsInClosure, "the network's attribute count changed, and has a function in it"),
+        (PutsObject, Plain, "the network's attribute tally changed, and has a Tally in it"),
+        (
+            HooksLayer,
+            Plain,
+            "seen of HooksLayer.start.<locals>.<lambda> at hidden, which a hook of its layers uses, changed",
+        ),
+    ],
+)
+def test_what_no_checkpoint_can_hold_is_said_once_and_none_is_written(method, net, message, capsys):
+    checkpoints = []
+    whole = learn(method(), net, save=checkpoints.append)
+    assert checkpoints == []
+    assert len(whole.accuracy) == 2
     said = capsys.readouterr().err
-    assert (
-        said.count("seen of HooksLayer.start.<locals>.<lambda>, which a hook of the network's layers uses, changed")
-        == 1
-    )
+    assert said.count(f"{message}: no checkpoint can hold that, so that this run starts again if it is stopped") == 1
+
+
+def test_what_a_hook_computed_last_begins_anew_in_words(capsys):
+    """A resumed run has it after its first step."""
+    checkpoints = []
+    whole = learn(HooksLast(), Plain, save=lambda c: checkpoints.append(through_a_file(c)))
+    assert capsys.readouterr().err == ""
+    assert learn(HooksLast(), Plain, resume=checkpoints[0]).losses == whole.losses
+    said = capsys.readouterr().err
+    assert "last of HooksLast.start.<locals>.look at hidden, which a hook of the network's layers uses, begins" in said
+
+
+def test_a_checkpoint_whose_plain_attributes_have_another_form_does_not_fit():
+    checkpoints = []
+    learn(eg.Adam(), Counts, save=lambda c: checkpoints.append(through_a_file(c)))
+    with pytest.raises(MisfitError):
+        learn(eg.Adam(), Counts, resume={**checkpoints[0], "beside net": []})
 
 
 class Doubles(Plain):
