@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 from html import unescape
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT), str(ROOT / "docs")]
@@ -309,14 +309,17 @@ def queue_results(name: str) -> QueueResults:
     return found
 
 
-def coefficients(name: str, method: str) -> str:
-    """Every coefficient of a penalty along the queue, above the published best and worst in Table 5 or 6."""
+def coefficients(name: str, method: str, heads: str = "random") -> str:
+    """Every coefficient of a penalty along the queue that was run, with a new optimiser for each task and with one for
+    all, above the published best and worst in Table 5 or 6."""
     study, results = built_in_study(name), queue_results(name)
     rows = []
-    for setting in tried_settings(results.scenario_with_runs(method), method, results.net):
-        made = results.finished(setting)
-        values = [f"{mean_curve(made)[int(n) - 1]:.2f}" if made else "–" for n in study.rows]
-        rows.append([f"coefficient {setting.value('method.coef'):g}", *values])
+    for protocol in get_args(Protocol):
+        for setting in tried_settings(results.scenario_with_runs(method), method, results.net, heads, protocol):
+            if made := results.finished(setting):
+                values = [f"{mean_curve(made)[int(n) - 1]:.2f}" for n in study.rows]
+                optimiser = OPTIMISERS[bool(setting.value("training.reset_optimizer"))]
+                rows.append([f"coefficient {setting.value('method.coef'):g}, {optimiser}", *values])
     for which in ("best", "worst"):
         rows.append([f"published, {which}", *published_column(study, f"{method}/{which}")])
     return table([method_title(method), *(f"after {n}" for n in study.rows)], rows)
@@ -340,16 +343,18 @@ def along(name: str, column: str, *changed: str) -> str:
 
 
 def runs_with(name: str, method: str, changed: dict[str, str]) -> dict[int, Record]:
-    """Runs on the long queue, by seed, with fields of the method or the training changed, all others as usual."""
+    """Runs on the long queue, by seed, with fields of method, training or heads changed, all others as usual."""
     results = queue_results(name)
     scenario = results.scenario_with_runs(method)
     reset = changed.pop("reset_optimizer", "False") == "True"
     base = queue_setting(scenario, method, None, results.net, reset=reset)
     fields = METHODS.facts(method).defaults
-    values = {
+    values: dict[str, Any] = {
         f"method.{field}": type(fields[field])(text) if isinstance(fields[field], float | int) else text
         for field, text in changed.items()
+        if field != "heads"
     }
+    values["net.heads"] = changed.get("heads", "random")
     found = groups().get(base.with_values(values))
     if found is None:
         raise ValueError(f"no record of {method} on the long queue with {changed}")
