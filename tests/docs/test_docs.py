@@ -270,11 +270,17 @@ def test_both_optimisers_of_the_queue_stand_beside_the_published_ones(hooks):
     every = hooks.coefficients("table5", "si").splitlines()
     assert every[0].startswith("| SI | after 1 | after 11 |")
     assert [line.split(" | ")[0] for line in every[2:]] == [
-        *(f"| coefficient {value}" for value in ("0.01", "0.1", "1", "10", "50", "100")),
+        *(
+            f"| coefficient {value}, {words}"
+            for words in ("a new optimiser for each task", "one optimiser for all tasks")
+            for value in ("0.01", "0.1", "1", "10", "50", "100")
+        ),
         "| published, best",
         "| published, worst",
     ]
     assert every[6].split(" | ")[2] == after(11, name="si", coef=50, reset_optimizer=True)
+    zero = hooks.coefficients("table6", "si", "zero").splitlines()
+    assert zero[2].startswith("| coefficient 0.01, a new optimiser for each task | 99.62 | 60.53 | 56.78 |")
     assert rows["Online EWC, worst: published"].startswith("99.81 | 92.29 | ")
     assert re.search(
         r"Within 5 points of the published numbers: "
