@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import itertools
 import random
 from argparse import Namespace
 from collections import deque
 from collections.abc import Iterator, Mapping
 from enum import Enum
-from types import FunctionType, MethodType, SimpleNamespace
+from io import IOBase
+from types import BuiltinFunctionType, FunctionType, MemberDescriptorType, MethodType, SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -23,13 +25,17 @@ from engram.learning.method import Method
 
 CHANGEABLE = (list, dict, set, deque, np.ndarray, Tensor, bytearray)
 """What can be changed in place."""
-GENERATORS = (torch.Generator, np.random.Generator, random.Random)
+GENERATORS = (torch.Generator, np.random.Generator, np.random.BitGenerator, np.random.RandomState, random.Random)
 NO_OBJECTS = (
-    *CHANGEABLE, *GENERATORS, type, tuple, frozenset, str, int, float, Enum, FunctionType, MethodType, Mapping,
-    functools.partial, nn.Module, Method, torch.optim.Optimizer,
+    *CHANGEABLE, *GENERATORS, type, tuple, frozenset, str, int, float, Enum, FunctionType, MethodType,
+    BuiltinFunctionType, Mapping, functools.partial, nn.Module, Method, torch.optim.Optimizer,
 )  # fmt: skip
 """What is not described by its attributes, even if a class of the user's inherits from it."""
 PRIMITIVE = (bool, int, float, complex, str, bytes, type(None))
+WITH_ATTRIBUTES = (*CHANGEABLE, tuple, frozenset, FunctionType)
+"""What has content of its own, and may have attributes beside it."""
+READINGS = itertools.count()
+"""One for each time that an iterator is met."""
 
 
 def is_own_object(value: Any) -> bool:
@@ -43,11 +49,9 @@ def is_own_object(value: Any) -> bool:
 
 
 def slots_of(kind: type) -> list[str]:
-    found: list[str] = []
-    for cls in kind.__mro__ if is_outside(kind) else ():
-        slots = vars(cls).get("__slots__", ())
-        found += [slots] if isinstance(slots, str) else list(slots)
-    return [name for name in found if name not in ("__dict__", "__weakref__")]
+    """Names of its slots, as its objects have them: __calls is _Tally__calls there."""
+    members = [item for cls in kind.__mro__ for item in vars(cls).items()] if is_outside(kind) else []
+    return [name for name, member in members if isinstance(member, MemberDescriptorType)]
 
 
 def attributes_of(value: Any) -> dict[str, Any]:
@@ -58,25 +62,26 @@ def attributes_of(value: Any) -> dict[str, Any]:
 
 def fingerprint(value: Any, parts: Mapping[int, str] | None = None) -> str:
     """Equal for equal content: numbers, text, tensors, networks, generators, objects, functions by what they hold, and
-    collections of them. What occurs twice is told once.
+    collections of them. What occurs twice is told once. An iterator is never equal: nobody can tell where it is.
 
     Args:
         value: Anything.
         parts: What is told by name, by its id: the parts of a network.
     """
     texts: list[str] = []
-    seen: dict[int, int] = {}
+    seen: dict[int, tuple[int, Any]] = {}
+    """(number, value) by id: a value that is held here keeps its id to itself."""
     left: list[Any] = [value]
     while left:
         one = left.pop()
         if parts and id(one) in parts:
             texts.append(f"part {parts[id(one)]}")
         elif id(one) in seen:
-            texts.append(f"number {seen[id(one)]}")
+            texts.append(f"number {seen[id(one)][0]}")
         elif (text := text_of_leaf(one)) is not None:
             texts.append(text)
         else:
-            seen[id(one)] = len(seen)
+            seen[id(one)] = len(seen), one
             label, inside = opened(one)
             texts.append(f"{label} {len(inside)}")
             left += reversed(inside)
@@ -87,48 +92,86 @@ def text_of_leaf(value: Any) -> str | None:
     """Of a value that has no others in it; None if it has."""
     if isinstance(value, PRIMITIVE):
         return repr(value)
-    if isinstance(value, Tensor):
-        value = value.detach().cpu().numpy()
-    if isinstance(value, np.ndarray):
-        return f"{value.dtype} {value.shape} {hashlib.sha256(value.tobytes()).hexdigest()}"
     if isinstance(value, Learner):  # a teacher
         return fingerprint(value.net)
     if isinstance(value, nn.Module | Buffer | torch.optim.Optimizer):
         return f"{type(value).__name__} {fingerprint(dict(value.state_dict()))}"
     if isinstance(value, GENERATORS):
         return f"{type(value).__name__} {fingerprint(generator_state(value))}"
-    if isinstance(value, set | frozenset):
-        return f"{type(value).__name__} {sorted(map(fingerprint, value))}"
     if isinstance(value, np.generic):
         return repr(value.item())
     if isinstance(value, Enum):
         return f"{type(value).__name__}.{value.name}"
     if isinstance(value, torch.device | torch.dtype):
         return repr(value)
-    if opened(value)[0]:
-        return None
-    return f"{type(value).__name__} {getattr(value, '__qualname__', '')}"  # of a class or a built-in function
+    if isinstance(value, type):
+        return f"class {value.__qualname__}"
+    if isinstance(value, Iterator) and not isinstance(value, IOBase) and not is_own_object(value):
+        return f"{type(value).__name__} {next(READINGS)}"
+    return None
 
 
 def opened(value: Any) -> tuple[str, list[Any]]:
-    """(what it is, the values in it); ("", []) if nobody can tell."""
+    """(what it is, the values in it)."""
+    label, inside = content_of(value)
+    attributes = getattr(value, "__dict__", {}) if isinstance(value, WITH_ATTRIBUTES) else {}
+    return f"{label} {[*attributes]}", [*inside, *attributes.values()]
+
+
+def content_of(value: Any) -> tuple[str, list[Any]]:
+    """The same without the attributes that are not its content."""
     kind = type(value).__name__
+    if isinstance(value, Tensor) and is_dense(value):
+        return f"{kind} {value.dtype} {tuple(value.shape)} {hash_of_tensor(value)}", []
+    if isinstance(value, np.ndarray) and not value.dtype.hasobject:
+        return f"{kind} {value.dtype} {value.shape} {hashlib.sha256(value.tobytes()).hexdigest()}", []
+    if isinstance(value, np.ndarray):
+        return f"{kind} {value.dtype} {value.shape}", value.ravel().tolist()
     if isinstance(value, dict):
-        keys = [key if isinstance(key, PRIMITIVE) else type(key).__name__ for key in value]
-        return f"{kind} {keys}", [*value.values()]
+        return f"{kind} {len(value)}", [*value, *value.values()]
     if isinstance(value, list | tuple | deque):
         return f"{kind} {getattr(value, 'maxlen', '')}", [*value]
+    if isinstance(value, set | frozenset):
+        return kind, sorted(value, key=place_in_set)
     if isinstance(value, FunctionType):
         inside = dict(held_around(value)) if is_outside(value) else {}
-        return f"function {value.__qualname__} {[*inside]}", [*inside.values()]
-    if isinstance(value, MethodType):
-        return f"method {value.__name__}", [value.__self__]
+        return f"function {value.__qualname__} {hash(value.__code__)} {[*inside]}", [*inside.values()]
+    if isinstance(value, MethodType | BuiltinFunctionType):
+        return f"method {getattr(value, '__qualname__', '')}", [value.__self__]
     if isinstance(value, functools.partial):
         return "partial", [value.func, *value.args, *value.keywords.values()]
     if is_own_object(value):
         attributes = attributes_of(value)
         return f"{kind} {[*attributes]}", [*attributes.values()]
-    return "", []
+    return f"{kind} {getattr(value, '__qualname__', '')}", pickled(value)
+
+
+def is_dense(value: Tensor) -> bool:
+    """Whether it holds all of its numbers as they are."""
+    return value.layout is torch.strided and not value.is_quantized and not value.is_meta
+
+
+def hash_of_tensor(value: Tensor) -> str:
+    """Of its bytes, since NumPy has no bfloat16."""
+    value = value.detach().cpu().resolve_conj().resolve_neg().contiguous()
+    return hashlib.sha256(value.reshape(-1).view(torch.uint8).numpy().data).hexdigest()
+
+
+def place_in_set(value: Any) -> str:
+    """Numbers, text and tuples of them stand in one order, whatever order they came in."""
+    parts = value if isinstance(value, tuple) else (value,)
+    return repr(value) if all(isinstance(part, PRIMITIVE) for part in parts) else type(value).__name__
+
+
+def pickled(value: Any) -> list[Any]:
+    """What a file would take of a value of Python's, NumPy's or PyTorch's; nothing of a lock or an open file."""
+    try:
+        taken = value.__reduce_ex__(4)
+    except Exception:  # each class refuses with a type of its own
+        return []
+    if isinstance(taken, str):
+        return [taken]
+    return [[*part] if isinstance(part, Iterator) else part for part in taken[1:5]]
 
 
 def held_around(function: FunctionType) -> Iterator[tuple[str, Any]]:
@@ -150,14 +193,20 @@ def enumerate_named(values: tuple[Any, ...]) -> Iterator[tuple[str, Any]]:
 def generator_state(rng: Any) -> Any:
     if isinstance(rng, torch.Generator):
         return rng.get_state()
-    return rng.bit_generator.state if isinstance(rng, np.random.Generator) else list(rng.getstate())
+    if isinstance(rng, np.random.RandomState):
+        return rng.get_state(legacy=False)
+    if isinstance(rng, random.Random):
+        return list(rng.getstate())
+    return rng.bit_generator.state if isinstance(rng, np.random.Generator) else rng.state
 
 
 def set_generator_state(rng: Any, state: Any) -> None:
-    if isinstance(rng, torch.Generator):
+    if isinstance(rng, torch.Generator | np.random.RandomState):
         rng.set_state(state)
+    elif isinstance(rng, random.Random):
+        version, numbers, gauss = state
+        rng.setstate((version, tuple(numbers), gauss))
     elif isinstance(rng, np.random.Generator):
         rng.bit_generator.state = state
     else:
-        version, numbers, gauss = state
-        rng.setstate((version, tuple(numbers), gauss))
+        rng.state = state
