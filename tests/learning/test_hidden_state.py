@@ -1,6 +1,9 @@
 """State in places where nobody looks for it: a run goes on to the same bits, or it is refused in words."""
 
+import copy
+import enum
 import itertools
+import random
 from collections import deque
 from dataclasses import dataclass
 from fractions import Fraction
@@ -174,6 +177,132 @@ class HoldsCollections(Plain):
         return super().forward(x) * (1 + sum(self.last) + float(self.sums.sum()) + count / 10)
 
 
+class OddNumbers(Plain):
+    """Numbers that NumPy does not have, or not in the order of this machine; a generator of another kind."""
+
+    def __init__(self, shape, outputs):
+        super().__init__(shape, outputs)
+        self.half, self.few = torch.zeros(1, dtype=torch.bfloat16), torch.eye(3).to_sparse()
+        self.turned, self.read = torch.ones(1, dtype=torch.cfloat).conj(), np.zeros(2, ">f4")
+        self.old, self.fast = np.random.RandomState(0), np.random.Generator(np.random.SFC64(0))
+        self.draw, self.size, self.drawn = random.Random(0).random, None, 0
+
+    def forward(self, x):
+        if self.training:
+            self.half += 0.5
+            self.few = self.few * 1.1
+            self.turned = self.turned + 0.1
+            self.read = self.read + np.array(0.5, ">f4")
+            self.size = x.shape
+            self.drawn = self.old.rand() + self.fast.random() + self.draw()
+        odd = self.half.float() + self.few.to_dense().sum() + self.turned.real + float(self.read.sum())
+        return super().forward(x) * (odd + self.drawn + len(self.size or ()))
+
+
+class Hidden(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.calls = 0
+        self.register_buffer("mean", torch.zeros(1), persistent=False)
+
+
+class HoldsModules(Plain):
+    """Modules where `modules()` does not see them: a copy that follows, and one with state of its own."""
+
+    def __init__(self, shape, outputs):
+        super().__init__(shape, outputs)
+        self.others = [copy.deepcopy(self.hidden), Hidden()]
+
+    def forward(self, x):
+        if self.training:
+            self.others[0].weight.data.lerp_(self.hidden.weight.data, 0.1)
+            self.others[1].calls += 1
+            self.others[1].mean += 0.1
+        follower, counter = self.others
+        return super().forward(x) * (1 + follower.weight.detach().sum() + counter.calls / 10 + counter.mean)
+
+
+class OnWeight(Plain):
+    """A number that is an attribute of a weight, in a slot with two underscores, in a flag."""
+
+    def __init__(self, shape, outputs):
+        super().__init__(shape, outputs)
+        self.hidden.weight.calls, self.secret, self.flag = 0, Secret(), Flag.ONE
+
+    def forward(self, x):
+        if self.training:
+            self.hidden.weight.calls += 1
+            self.secret.add()
+            self.flag = Flag.ONE | Flag.TWO
+        return super().forward(x) * (1 + self.hidden.weight.calls / 10 + self.secret.calls() + self.flag.value)
+
+
+class Secret:
+    __slots__ = ("__calls",)
+
+    def __init__(self):
+        self.__calls = 0
+
+    def add(self):
+        self.__calls += 1
+
+    def calls(self):
+        return self.__calls
+
+
+class Flag(enum.Flag):
+    ONE = 1
+    TWO = 2
+
+
+class MakesViews(Plain):
+    """Views that are made in training, of a buffer, of a tensor, and of one that is itself made there."""
+
+    def __init__(self, shape, outputs):
+        super().__init__(shape, outputs)
+        self.register_buffer("counts", torch.zeros(4))
+        self.sums, self.new, self.steps, self.views = torch.zeros(4), torch.zeros(4), 0, []
+
+    def forward(self, x):
+        if self.training:
+            for view in self.views:
+                view += 0.1
+            self.steps += 1
+            self.new = self.new.clone()
+            self.views = [rows[self.steps % 4 :][:1] for rows in (self.counts, self.sums, self.new)]
+        return super().forward(x) * (1 + self.counts.sum() + self.sums[0] + self.new[1])
+
+
+class HoldsInDeque(Plain):
+    """A list in a deque, which goes on being the same one; a tensor that grows, and is reached by two ways."""
+
+    def __init__(self, shape, outputs):
+        super().__init__(shape, outputs)
+        self.now, self.rows = [0.0], torch.zeros(1)
+        self.last, self.again = deque([self.now], maxlen=2), [self.rows]
+
+    def forward(self, x):
+        if self.training:
+            self.now[0] += 0.1
+            self.rows.data = torch.cat([self.rows.data, torch.ones(1)])
+        return super().forward(x) * (1 + self.last[0][0] + self.again[0].sum())
+
+
+class LeavesBuffer(Plain):
+    """Another name of a buffer goes on with what the buffer was."""
+
+    def __init__(self, shape, outputs):
+        super().__init__(shape, outputs)
+        self.register_buffer("mean", torch.zeros(1))
+        self.names = [self.mean]
+
+    def forward(self, x):
+        if self.training:
+            self.mean = self.mean + 1
+            self.names[0] += 0.1
+        return super().forward(x) * (1 + self.names[0] + self.mean)
+
+
 class FreezesLayer(eg.Method):
     def begin_task(self, learner, task):
         if task.index == 1:
@@ -201,6 +330,12 @@ def learn(method, net, **options):
         HeldTwice,
         ViewsBuffer,
         HoldsCollections,
+        OddNumbers,
+        HoldsModules,
+        OnWeight,
+        MakesViews,
+        HoldsInDeque,
+        LeavesBuffer,
     ],
 )
 def test_what_a_network_holds_beside_its_state_is_resumed(net):
@@ -365,6 +500,61 @@ class History(list):
     pass
 
 
+class SwitchesPart(Plain):
+    """Its state has all weights of the current layer twice, and a fresh network would read both into the first."""
+
+    def __init__(self, shape, outputs):
+        super().__init__(shape, outputs)
+        self.layers = nn.ModuleList([nn.Linear(4, 4), nn.Linear(4, 4)])
+        self.current = self.layers[0]
+
+    def forward(self, x):
+        self.current = self.layers[1]
+        return super().forward(x)
+
+
+class ReplacesPart(Plain):
+    def __init__(self, shape, outputs):
+        super().__init__(shape, outputs)
+        self.drop = nn.Identity()
+
+    def forward(self, x):
+        self.drop = nn.Dropout(0.5).train(self.training)
+        return super().forward(self.drop(x))
+
+
+class HooksWeight(Plain):
+    def __init__(self, shape, outputs):
+        super().__init__(shape, outputs)
+        calls = [0]
+
+        def scale(gradient):
+            calls[0] += 1
+            return gradient * calls[0]
+
+        self.hidden.weight.register_hook(scale)
+
+
+class Perturbs(Plain):
+    def __init__(self, shape, outputs):
+        super().__init__(shape, outputs)
+        self.delta = torch.zeros(36, requires_grad=True)
+
+    def forward(self, x):
+        if self.delta.grad is not None:
+            self.delta = (self.delta + self.delta.grad.sign()).detach().requires_grad_()
+        return super().forward(self.flat(x) + self.delta)
+
+
+class Nests(Plain):
+    last = None
+
+    def forward(self, x):
+        for _ in range(1000):
+            self.last = [self.last, "more"]
+        return super().forward(x)
+
+
 class ChangesObject(eg.Method):
     working = ("tally",)
 
@@ -434,6 +624,15 @@ def test_a_variable_of_a_module_that_changes_is_said_once(capsys):
         (eg.Adam, Replaces, "the network's attribute last changed, and has a function in it"),
         (eg.Adam, CountsOnFunction, "the network's attribute scale changed, and has a function in it"),
         (eg.Adam, CountsOnList, "the network's attribute history changed, and is a History with attributes"),
+        (eg.Adam, SwitchesPart, "the network has another part as current now"),
+        (eg.Adam, ReplacesPart, "the network's attribute drop.__class__ changed, and has a type in it"),
+        (eg.Adam, Perturbs, "the network's attribute delta changed, and is a tensor with a gradient of its own"),
+        (eg.Adam, Nests, "the network's attribute last changed, and has more than 50 collections inside one another"),
+        (
+            eg.Adam,
+            HooksWeight,
+            "calls of HooksWeight.__init__.<locals>.scale at hidden.weight, which a hook of its layers uses, changed",
+        ),
         (PutsObject, Plain, "the network's attribute tally changed, and has a Tally in it"),
         (
             HooksLayer,
