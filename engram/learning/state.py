@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from engram.core.code import functions_of, is_outside, names_in
 from engram.core.messages import tell
 from engram.learning.beside import NetBeside
-from engram.learning.content import CHANGEABLE, fingerprint
+from engram.learning.content import CHANGEABLE, fingerprint, is_own_object
 from engram.learning.learner import Learner
 from engram.learning.method import Method
 
@@ -110,14 +110,26 @@ def content_of_classes(classes: list[type]) -> dict[str, str]:
 
 
 def content_of_modules(classes: list[type]) -> dict[str, str]:
-    """The same of the variables outside classes that their code names; numbers are set anew and not changed."""
-    return {
-        f"{function.__module__}.{word}": fingerprint(value)
+    """The same of the variables outside classes that their code names; and numbers and objects that classes hold."""
+    shared = {
+        f"{function.__module__}.{word}": value
         for cls in classes
         for function in functions_of(cls)
         for word in names_in(function.__code__)
-        if isinstance(value := function.__globals__.get(word), CHANGEABLE)
+        if isinstance(value := function.__globals__.get(word), CHANGEABLE) or is_number(value)
     }
+    of_classes = {
+        f"{cls.__name__}.{name}": value
+        for cls in classes
+        for name, value in vars(cls).items()
+        if not name.startswith("__") and (is_number(value) or is_own_object(value))
+    }
+    return {name: fingerprint(value) for name, value in (shared | of_classes).items()}
+
+
+def is_number(value: Any) -> bool:
+    """Without flags, which mostly say that something was told or made once."""
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def check_parameters(learner: Learner) -> None:

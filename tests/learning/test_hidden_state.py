@@ -603,6 +603,15 @@ def test_state_that_would_be_lost_is_refused(method, net, message):
     Shares.seen.clear(), SharesInMethod.seen.clear()
 
 
+class CountsInClass(Plain):
+    calls, tally = 0, Tally(None)
+
+    def forward(self, x):
+        type(self).calls += 1
+        self.tally.mean += 1
+        return super().forward(x)
+
+
 class Remembers(eg.Method):
     def end_task(self, learner, task):
         SHARED.append(task.index)
@@ -612,6 +621,13 @@ def test_a_variable_of_a_module_that_changes_is_said_once(capsys):
     learn(Remembers(), Plain)
     said = capsys.readouterr().err
     assert said.count("test_hidden_state.SHARED is shared by all runs and changed while this one ran") == 1
+
+
+@pytest.mark.parametrize("name", ["calls", "tally"])
+def test_a_number_or_object_of_a_class_that_changes_is_said_once(name, capsys):
+    learn(eg.Adam(), CountsInClass)
+    said = capsys.readouterr().err
+    assert said.count(f"CountsInClass.{name} is shared by all runs and changed while this one ran") == 1
 
 
 @pytest.mark.parametrize(
