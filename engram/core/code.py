@@ -259,12 +259,22 @@ def captured_text(thing: Any, name: str, value: Any) -> str:
         return value.__name__
     if isinstance(value, type | FunctionType):
         return f"{value.__module__} {captured_values(value)} {hash_code(value)}" if is_outside(value) else repr(value)
-    if text := hashed_value(value):
+    if text := hashed_value(value) or context_text(value):
         return text
     raise ValueError(
         f"{thing.__qualname__} uses {name}, a {type(value).__name__} from the function around it, which has no place "
         "in the key of a run; use numbers, words, arrays, or tuples of them"
     )
+
+
+def context_text(value: Any) -> str:
+    """What a decorator of PyTorch's, such as `@torch.no_grad()`, holds beside the function: a context manager or one of
+    its methods; empty for anything else."""
+    owner = value.__self__ if isinstance(value, MethodType) else value
+    kind = type(owner)
+    if kind.__module__.partition(".")[0] != "torch" or not hasattr(kind, "__enter__"):
+        return ""
+    return f"{kind.__module__} {kind.__qualname__} {sorted((name, repr(one)) for name, one in vars(owner).items())}"
 
 
 def is_plain(value: Any) -> bool:

@@ -8,7 +8,9 @@ from dataclasses import dataclass, fields, make_dataclass
 from types import ModuleType
 from typing import Any, NamedTuple, get_type_hints
 
+import torch
 from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
 
 from engram.core.code import MADE_OF, captured_values
 from engram.core.registry import definitions
@@ -39,7 +41,24 @@ class ModuleRecipe(Net):
         if not isinstance(module, nn.Module):
             raise ValueError(f"net {type(self).__name__} returns {module!r:.60}; it must return an nn.Module")
         module.register_forward_pre_hook(InputShape(tuple(shape)))  # type: ignore[arg-type]
+        settle_lazy_layers(module, shape)
         return module
+
+
+def settle_lazy_layers(module: nn.Module, shape: Shape) -> None:
+    """Gives lazy layers their sizes and initial weights, by one image; they belong to the network's initial weights."""
+    if not any(map(is_lazy, (*module.parameters(), *module.buffers()))):
+        return
+    module.eval()
+    try:
+        with torch.no_grad():
+            module(torch.zeros(1, *shape))
+    except Exception as error:
+        raise ValueError(
+            f"net {type(module).__name__} has lazy layers, and one image does not give them their sizes "
+            f"({type(error).__name__}: {error}); give the sizes, or call the layers in __init__"
+        ) from error
+    module.train()
 
 
 def recipe_class(maker: Maker) -> type[ModuleRecipe]:

@@ -12,7 +12,7 @@ import torch
 from helpers import blobs
 
 import engram as eg
-from engram.core.code import hash_code
+from engram.core.code import captured_values, hash_code
 from engram.core.registry import METHODS, NETS, SCENARIOS, load_file
 from engram.core.userfile import imported_names, loaded_files, read_user_file
 from engram.runs.spec import Spec, SpecError
@@ -310,6 +310,23 @@ def test_an_edited_scenario_of_a_notebook_gets_a_new_key():
 
     assert of() == of()
     assert len({of(), of(shift="2"), of(body="tasks[:1]"), of(cell=cell.replace("+", "-"))}) == 4
+
+
+def test_what_a_decorator_of_torch_wraps_counts():
+    """Its wrapper holds objects of torch's own, which have no text."""
+    cell = "class Mine:\n    @torch.no_grad()\n    def look(self, x):\n        return SHIFT * x.mean()\n"
+
+    def of(shift="1", cell=cell):
+        mine = in_a_notebook(f"import torch\nSHIFT = {shift}", cell)
+        return hash_code(mine) + captured_values(mine)
+
+    assert of() == of()
+    assert (
+        len(
+            {of(), of(shift="2"), of(cell=cell.replace("no_grad", "enable_grad")), of(cell=cell.replace("mean", "sum"))}
+        )
+        == 4
+    )
 
 
 # Values that a text does not tell

@@ -191,3 +191,35 @@ def test_modules_beside_a_recipe_are_its_parts(tmp_path):
     )
     file.write_text(FILE.format("ReLU") + recipe)
     assert [one.name for one in load_file(file)] == ["my-net"]
+
+
+class Lazy(nn.Module):
+    """Its layers learn the number of their inputs from the first image."""
+
+    def __init__(self, shape, outputs):
+        super().__init__()
+        self.hidden, self.norm, self.out = nn.LazyLinear(8), nn.LazyBatchNorm1d(), nn.LazyLinear(outputs)
+
+    def forward(self, x):
+        return self.out(self.norm(self.hidden(x.flatten(1))).relu())
+
+
+class LazyPairs(Lazy):
+    def forward(self, x, other):
+        return super().forward(x + other)
+
+
+def test_lazy_layers_get_their_sizes_from_the_shape_and_their_weights_from_the_seed():
+    module = recipe_class(Lazy)().build((1, 6, 6), 4)
+    assert sum(p.numel() for p in module.parameters()) == 36 * 8 + 8 + 8 + 8 + 8 * 4 + 4
+    assert int(module.norm.num_batches_tracked) == 0
+    assert module.training
+    first, again, other = (go(Lazy, seed=seed) for seed in (0, 0, 1))
+    assert first.losses == again.losses != other.losses
+
+
+def test_lazy_layers_that_one_image_does_not_settle_are_refused():
+    with pytest.raises(
+        ValueError, match=r"LazyPairs has lazy layers, and one image does not give .*; give the sizes, or"
+    ):
+        go(LazyPairs)
