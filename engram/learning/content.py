@@ -82,7 +82,7 @@ def fingerprint(value: Any, parts: Mapping[int, str] | None = None) -> str:
             texts.append(text)
         else:
             seen[id(one)] = len(seen), one
-            label, inside = opened(one)
+            label, inside = open_value(one)
             texts.append(f"{label} {len(inside)}")
             left += reversed(inside)
     return "\n".join(texts)
@@ -111,7 +111,7 @@ def text_of_leaf(value: Any) -> str | None:
     return None
 
 
-def opened(value: Any) -> tuple[str, list[Any]]:
+def open_value(value: Any) -> tuple[str, list[Any]]:
     """(what it is, the values in it)."""
     label, inside = content_of(value)
     attributes = getattr(value, "__dict__", {}) if isinstance(value, WITH_ATTRIBUTES) else {}

@@ -8,7 +8,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 from engram.core.messages import tell
-from engram.learning.beside import UnsavableError
 from engram.learning.evaluate import Evaluation, accuracy
 from engram.learning.learner import Learner
 from engram.learning.measure import LogitMetric, pooled_accuracy, score_tasks
@@ -16,6 +15,7 @@ from engram.learning.memory import check_memory, memory
 from engram.learning.method import Method
 from engram.learning.on_network import OnNetwork
 from engram.learning.outcome import Checkpoint, Outcome, Progress, capture, samples
+from engram.learning.saved_changes import UnsavableError
 from engram.learning.state import StateGuard
 from engram.scenarios.task import Task, Tasks
 

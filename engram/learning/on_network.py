@@ -12,12 +12,12 @@ from typing import Any, NamedTuple
 from torch import Tensor, nn
 
 from engram.core.code import codes_in, functions_of, is_outside
-from engram.learning.beside import OF_ALL_MODULES, Place
 from engram.learning.buffer import Buffer
 from engram.learning.content import fingerprint, is_own_object
 from engram.learning.learner import Learner
 from engram.learning.memory import NOTES, bytes_in_words, bytes_of
 from engram.learning.method import Method
+from engram.learning.reachable import OF_ALL_MODULES, Slot
 
 CHANGES_IN_PLACE = frozenset(
     {"add", "append", "appendleft", "extend", "insert", "put", "setattr", "setdefault", "update"}
@@ -49,8 +49,8 @@ class OnNetwork:
         classes = tuple(cls for member in self.members for cls in type(member).__mro__ if is_outside(cls))
         self.watched = bool(classes)
         self.words = words_of_method(classes, learner.net)
-        self.trained: set[Place] = set()
-        self.first: dict[Place, tuple[int, str]] = {}
+        self.trained: set[Slot] = set()
+        self.first: dict[Slot, tuple[int, str]] = {}
         """Bytes at the start; and the content of what the method itself put there, or may change."""
         for place, value in self.held() if self.watched else ():
             networks = place in learner.network_places and not is_named(place[1], self.words.changed)
@@ -64,12 +64,12 @@ class OnNetwork:
         found = {".".join(filter(None, ("network", *place))): size for place, size in grown.items() if size > 0}
         return found if sum(found.values()) > NOTES else {}
 
-    def growth(self, place: Place, value: Any) -> int:
+    def growth(self, place: Slot, value: Any) -> int:
         """Bytes since the start; all of them if it was there before, and the method changed it since."""
         size, (before, content) = bytes_held(value), self.first.get(place, (0, ""))
         return size if content and content != fingerprint(value) else size - before
 
-    def held(self) -> Iterator[tuple[Place, Any]]:
+    def held(self) -> Iterator[tuple[Slot, Any]]:
         """What is on the network and may count, without the parts that are the network's or the method's anyway."""
         net = self.learner.net
         kept = {id(part) for m in self.members for name in m.kept for part in parts_of(getattr(m, name, None))}
@@ -98,7 +98,7 @@ class OnNetwork:
         return (name, "") in self.learner.network_places or any(map(self.learner.was_trained, module.parameters()))
 
 
-def places_on(net: nn.Module) -> frozenset[Place]:
+def places_on(net: nn.Module) -> frozenset[Slot]:
     """Of all that a network holds: parameters, buffers, plain attributes. Each module has a place of its own."""
     places = {(name, "") for name, _ in net.named_modules()}
     for name, module in net.named_modules():

@@ -11,9 +11,10 @@ import torch
 from numpy.typing import NDArray
 
 from engram.core.messages import tell
-from engram.learning.beside import NetBeside, put_beside
+from engram.learning.beside import NetBeside
 from engram.learning.learner import Learner
 from engram.learning.method import Method
+from engram.learning.saved_changes import put_beside
 from engram.learning.state import kept_state, restore_kept_state
 
 SAMPLES = 64

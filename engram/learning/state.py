@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from engram.core.code import functions_of, is_outside, names_in
 from engram.core.messages import tell
+from engram.core.validation import is_number
 from engram.learning.beside import NetBeside
 from engram.learning.content import CHANGEABLE, fingerprint, is_own_object
 from engram.learning.learner import Learner
@@ -110,7 +111,8 @@ def content_of_classes(classes: list[type]) -> dict[str, str]:
 
 
 def content_of_modules(classes: list[type]) -> dict[str, str]:
-    """The same of the variables outside classes that their code names; and numbers and objects that classes hold."""
+    """The same of the variables outside classes that their code names, and numbers and objects that classes hold. Flags
+    do not count: they mostly say that something was told or made once."""
     shared = {
         f"{function.__module__}.{word}": value
         for cls in classes
@@ -125,11 +127,6 @@ def content_of_modules(classes: list[type]) -> dict[str, str]:
         if not name.startswith("__") and (is_number(value) or is_own_object(value))
     }
     return {name: fingerprint(value) for name, value in (shared | of_classes).items()}
-
-
-def is_number(value: Any) -> bool:
-    """Without flags, which mostly say that something was told or made once."""
-    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def check_parameters(learner: Learner) -> None:
