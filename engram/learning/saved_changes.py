@@ -1,4 +1,4 @@
-"""What has changed of it, in words that a file can hold, and back."""
+"""What has changed beside a network's state, in words that a file can hold, and back."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ SavedChange = tuple[Path, str, Any]
 """(path, what to do there, with what)"""
 COLLECTIONS: dict[str, Any] = {"list": list, "tuple": tuple, "set": set, "frozenset": frozenset, "Size": torch.Size}
 NESTED = 50
-"""Collections inside one another that a file holds: those who copy and read them call themselves for each."""
+"""Most collections inside one another: reading and copying a file calls itself for each."""
 FILLED = (Tensor, np.ndarray, list, dict, set, deque)
 """What is given new content in place, since others may hold it too."""
 
@@ -79,7 +79,7 @@ class Saver:
         return "set", self.in_words(value, path)
 
     def in_words(self, value: Any, path: Path, outer: bool = False, depth: int = 0) -> Any:
-        """As a file can hold it: the kind of all that is not a number, text or tensor is noted."""
+        """A value as a file can hold it: numbers, text and tensors as they are, anything else as (kind, content)."""
         if id(value) in self.parts:
             return "part", self.parts[id(value)]
         if type(value) in PRIMITIVE:
