@@ -123,13 +123,7 @@ def restore(checkpoint: Checkpoint, learner: Learner, method: Method) -> Outcome
         )
         if len(outcome.accuracy) != task:
             raise ValueError(f"{len(outcome.accuracy)} tasks were measured after {task}")
-    except (
-        AttributeError,
-        LookupError,
-        RuntimeError,
-        TypeError,
-        ValueError,
-    ) as error:  # torch's and Python's
+    except (AttributeError, LookupError, RuntimeError, TypeError, ValueError) as error:  # torch's and Python's
         raise MisfitError("its checkpoint was made by other code and does not fit") from error
     learner.steps = outcome.steps
     for name in checkpoint.get("unsaved", []):
